@@ -134,7 +134,7 @@ mod tests {
             attempts: None,
             since_ms: Some(1_700_000_000_000),
             offset: Some(77),
-            reason: Some("it is not known\nwhether it has happened".to_owned()),
+            reason: Some("it is not known\nwhether it took effect".to_owned()),
             is_in_doubt: true,
         };
         (effect, typed)
@@ -154,7 +154,7 @@ mod tests {
         let text = table(HEADS, [&effect, &reserved].into_iter().map(|effect| cells(effect, &typed)));
         let expected = "\
 PARTITION  IDENTITY  STATE      ATTEMPTS  SINCE                 OFFSET  REASON
-orders:3   [\"o-7\"]   in_doubt   -         2023-11-14T22:13:20Z  77      it is not known whether it has happened
+orders:3   [\"o-7\"]   in_doubt   -         2023-11-14T22:13:20Z  77      it is not known whether it took effect
 o:0        [\"o-7\"]   under_way  12        -                     77      -
 ";
         assert_eq!(text, expected);

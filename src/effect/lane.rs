@@ -51,7 +51,7 @@ impl Calls for Lane {
         match Runner::start(&self.work) {
             // If the new thread has already ended, the job is dropped with its channel, and that is reported.
             Ok(runner) => drop(self.runner.insert(runner).jobs.send(job)),
-            Err(error) => job.not_sent(format!("no thread for calls could be started: {error}")),
+            Err(error) => job.not_sent(format!("the thread for calls could not be started: {error}")),
         }
     }
 

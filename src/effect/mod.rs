@@ -140,17 +140,17 @@ pub struct Rejected {
 pub enum Failed {
     /// The rows of these steps no longer have their marks: another owner has claimed or written them. Nothing was
     /// committed.
-    #[error("another has claimed the row of a task")]
+    #[error("another owner has claimed the row of a task")]
     Fenced(Vec<usize>),
     /// The sink refuses these records; each record of the transaction was tried. Nothing was committed.
     #[error("the sink refuses {} of its records", .0.len())]
     Rejected(Vec<Rejected>),
     /// The sink refuses something in the transaction and cannot say which record: a smaller transaction may show it.
     /// Nothing was committed.
-    #[error("the sink refuses something in it: {0}")]
+    #[error("the sink refuses part of the transaction: {0}")]
     Refused(String),
     /// The sink cannot carry out the transaction now. Nothing was committed.
-    #[error("the sink cannot carry it out now: {0}")]
+    #[error("the sink cannot carry out the transaction now: {0}")]
     Held(Error),
     /// The answer to the commit was lost: the transaction may be committed.
     #[error("the sink's answer to the commit was lost: {0}")]

@@ -46,7 +46,7 @@ pub(in crate::effect) fn run<F: Future<Output = ()>>(
     let runtime = match builder.enable_all().max_blocking_threads(blocking_max).thread_name("blocking").build() {
         Ok(runtime) => runtime,
         // The requests are dropped, and so reported as not sent.
-        Err(error) => return tracing::error!(%error, "no runtime for calls"),
+        Err(error) => return tracing::error!(%error, "the runtime for calls could not be started"),
     };
     let made = catch_unwind(AssertUnwindSafe(|| {
         LocalSet::new().block_on(&runtime, async {
@@ -62,7 +62,7 @@ pub(in crate::effect) fn run<F: Future<Output = ()>>(
     // Does not wait for names that are being looked up.
     runtime.shutdown_background();
     if made.is_err() {
-        tracing::error!("a panic has ended the thread that makes a lane's calls: what was under way is lost");
+        tracing::error!("a panic ended the thread that makes a lane's calls: the calls under way are lost");
     }
 }
 

@@ -49,7 +49,10 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Result<bool, Se
             return Ok(false);
         }
         Ok(true) => {
-            tracing::info!(task = %task.input, token = %redoing.token, "what the sink had committed is in Kafka too");
+            tracing::info!(
+                task = %task.input, token = %redoing.token,
+                "the transaction that the sink had committed is now in Kafka too"
+            );
             return Ok(true);
         }
         Err(setback) => setback,

@@ -74,7 +74,10 @@ pub async fn serve(dir: PathBuf, store: Arc<dyn Settle>) {
     let listener = match listen(&path) {
         Ok(listener) => listener,
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "`ratchet requests` cannot ask this proxy: stop it to settle requests by hand");
+            tracing::warn!(
+                path = %path.display(), %error,
+                "`ratchet requests` cannot reach this proxy: to settle requests by hand, stop the proxy first"
+            );
             return;
         }
     };
@@ -90,7 +93,7 @@ pub async fn serve(dir: PathBuf, store: Arc<dyn Settle>) {
         match tokio::time::timeout(WAIT, answer(stream, &*store)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, "`ratchet requests` closed its connection early"),
-            Err(_) => tracing::debug!("a question of `ratchet requests` took too long"),
+            Err(_) => tracing::debug!("a query from `ratchet requests` timed out"),
         }
     }
 }
@@ -188,9 +191,10 @@ impl Remote {
             Ok(Said::Full(why)) => Err(Error::Full(why)),
             Ok(Said::Refused(why)) => Err(Error::Refused(why)),
             Ok(said) => Ok(said),
-            Err(error) => {
-                Err(Error::Unavailable(format!("the proxy that has {} does not answer: {error}", self.path.display())))
-            }
+            Err(error) => Err(Error::Unavailable(format!(
+                "the proxy that has {} open does not answer: {error}",
+                self.path.display()
+            ))),
         }
     }
 }
@@ -222,7 +226,7 @@ impl Settle for Remote {
 }
 
 fn unexpected(said: &Said) -> Error {
-    Error::Refused(format!("the proxy says {said:?} to another question"))
+    Error::Refused(format!("unexpected answer from the proxy: {said:?}"))
 }
 
 impl Line {

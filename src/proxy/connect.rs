@@ -69,9 +69,10 @@ async fn handshake(
     stream: TcpStream,
     host: &str,
 ) -> Result<(tokio_rustls::client::TlsStream<TcpStream>, bool), String> {
-    let name = ServerName::try_from(host.to_owned()).map_err(|_| format!("{host} cannot be in a certificate"))?;
+    let name =
+        ServerName::try_from(host.to_owned()).map_err(|_| format!("{host} is not a valid name for a certificate"))?;
     let stream = TlsConnector::from(config).connect(name, stream).await;
-    let stream = stream.map_err(|error| format!("no TLS with {host}: {}", said(&error)))?;
+    let stream = stream.map_err(|error| format!("TLS handshake with {host} failed: {}", said(&error)))?;
     let is_two = stream.get_ref().1.alpn_protocol() == Some(TWO);
     Ok((stream, is_two))
 }

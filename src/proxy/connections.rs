@@ -141,8 +141,8 @@ impl One {
                 let is_two = stream.get_ref().1.alpn_protocol() == Some(TWO);
                 self.serve(stream, is_two).await;
             }
-            Ok(Err(error)) => tracing::debug!(%error, "a client speaks no TLS that is known here"),
-            Err(_) => tracing::debug!("a client takes too long to begin TLS"),
+            Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake with a client failed"),
+            Err(_) => tracing::debug!("a client's TLS handshake timed out"),
         }
     }
 
@@ -221,7 +221,7 @@ fn builder(bounds: Bounds) -> auto::Builder<Streams> {
 
 fn log(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection has ended");
+        tracing::debug!(%error, "a connection ended with an error");
     }
 }
 
@@ -243,7 +243,7 @@ impl<T> Heard<T> {
         let wait = self.write_wait;
         let blocked = self.blocked.get_or_insert_with(|| Box::pin(tokio::time::sleep(wait)));
         std::task::ready!(blocked.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read what is sent to it")))
     }
 }
 

@@ -26,7 +26,7 @@ pub fn fitted(bounds: Bounds) -> Bounds {
             wanted,
             left,
             descriptors = allowed,
-            "the system allows too few open files for a bound: raise LimitNOFILE, or `ulimit -n`"
+            "a limit was reduced because the system allows too few open files: raise LimitNOFILE or `ulimit -n`"
         );
     }
     fitted
@@ -38,7 +38,7 @@ fn allowed() -> Option<usize> {
     if limit.current != limit.maximum {
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
         if let Err(error) = setrlimit(Resource::Nofile, raised) {
-            tracing::warn!(%error, "the limit of open files could not be raised");
+            tracing::warn!(%error, "the limit on open files could not be raised");
         }
     }
     getrlimit(Resource::Nofile).current.map(|allowed| usize::try_from(allowed).unwrap_or(usize::MAX))

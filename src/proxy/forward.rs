@@ -93,14 +93,14 @@ impl Forward {
                 if let Some(count) = self.unread.0.tell(self.unread.1.elapsed()) {
                     tracing::warn!(
                         count,
-                        "requests were not passed on whole: their clients broke off or sent no valid body"
+                        "requests could not be forwarded completely: their clients broke off or sent an invalid body"
                     );
                 }
                 return problem::body_unread();
             }
             Err(failure) => {
                 let name = held.map(|held| held.id.short());
-                tracing::warn!(request = name, %failure, "a request was not answered by the service");
+                tracing::warn!(request = name, %failure, "the service did not answer a request");
                 self.metrics.upstream_failed(failure.as_str());
                 return problem::of_failure(&failure);
             }
@@ -127,7 +127,7 @@ impl Forward {
 fn switch(said: &HeaderMap, sides: Option<(OnUpgrade, OnUpgrade)>, open: Option<Open>) -> Response<Body> {
     let Some((client, service)) = sides else {
         // The client has not asked for it.
-        let failure = super::upstream::Failure::Lost("it changes to another protocol".to_owned());
+        let failure = super::upstream::Failure::Lost("it switched protocols without being asked".to_owned());
         return problem::of_failure(&failure);
     };
     let mut answer = Response::new(Body::default());
@@ -142,11 +142,11 @@ fn switch(said: &HeaderMap, sides: Option<(OnUpgrade, OnUpgrade)>, open: Option<
         let _open = open;
         let (client, service) = match tokio::try_join!(client, service) {
             Ok(both) => both,
-            Err(error) => return tracing::debug!(%error, "a change to another protocol has failed"),
+            Err(error) => return tracing::debug!(%error, "a protocol upgrade failed"),
         };
         let (mut client, mut service) = (TokioIo::new(client), TokioIo::new(service));
         if let Err(error) = tokio::io::copy_bidirectional(&mut client, &mut service).await {
-            tracing::debug!(%error, "a connection of another protocol was cut off");
+            tracing::debug!(%error, "an upgraded connection broke off");
         }
     });
     answer

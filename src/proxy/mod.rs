@@ -147,8 +147,8 @@ where
         cut_off = stop => cut_off,
         // Nothing has stopped it yet, so this is a bug.
         ended = &mut serving => {
-            tracing::error!(?ended, "connections are not taken any more");
-            return Err(Error::Start(io::Error::other("connections are not taken any more")));
+            tracing::error!(?ended, "connections are no longer accepted");
+            return Err(Error::Start(io::Error::other("connections are no longer accepted")));
         }
     };
     health.condition("listening", false, "is stopping");
@@ -166,7 +166,7 @@ where
     let ended = match app.at_work() {
         _ if !is_cut_off => Ok(()),
         0 => {
-            tracing::info!("cut off what was still on its way; no request under a key is in doubt by that");
+            tracing::info!("what was still under way was cut off; no request with a key is in doubt because of that");
             Ok(())
         }
         count => Err(Error::CutOff(count)),

@@ -37,7 +37,7 @@ pub fn of_failure(failure: &Failure) -> Response<Body> {
                 StatusCode::BAD_GATEWAY,
                 "urn:ratchet:proxy:answer-lost",
                 "The service's answer was lost",
-                "the request may have been carried out; if it has a key, send it again with the same one",
+                "the request may have been carried out; if it has a key, repeat it with the same key",
             ),
         ),
         Failure::Late => saying(
@@ -46,7 +46,7 @@ pub fn of_failure(failure: &Failure) -> Response<Body> {
                 StatusCode::GATEWAY_TIMEOUT,
                 "urn:ratchet:proxy:answer-late",
                 "The service does not answer in time",
-                "the request may have been carried out; if it has a key, send it again with the same one",
+                "the request may have been carried out; if it has a key, repeat it with the same key",
             ),
         ),
     }
@@ -70,7 +70,7 @@ pub fn body_unread() -> Response<Body> {
         StatusCode::BAD_REQUEST,
         "urn:ratchet:proxy:body-unread",
         "The request's body could not be read",
-        "the service may have seen a part of it; send all of the body, in time",
+        "the service may have received part of it; send the whole body, in time",
     );
     saying(Outcome::BodyRefused, answer)
 }
@@ -84,15 +84,15 @@ pub fn of_head<B>(request: &Request<B>) -> Option<Response<Body>> {
         return Some(problem(
             StatusCode::NOT_IMPLEMENTED,
             "urn:ratchet:proxy:no-tunnels",
-            "This is no forward proxy",
-            "CONNECT is not taken here",
+            "This is not a forward proxy",
+            "CONNECT is not supported",
         ));
     }
     if headers.get_all(HOST).iter().nth(1).is_some() {
         return Some(problem(
             StatusCode::BAD_REQUEST,
             "urn:ratchet:proxy:several-hosts",
-            "The request is for several hosts",
+            "The request names several hosts",
             "send the header Host once",
         ));
     }
@@ -101,8 +101,8 @@ pub fn of_head<B>(request: &Request<B>) -> Option<Response<Body>> {
         return Some(problem(
             StatusCode::NOT_IMPLEMENTED,
             "urn:ratchet:proxy:transfer-coding",
-            "The request's transfer coding is not known",
-            "send the body as it is, or with `Transfer-Encoding: chunked` alone",
+            "The request's transfer coding is not supported",
+            "send the body without a transfer coding, or with `Transfer-Encoding: chunked` alone",
         ));
     }
     None

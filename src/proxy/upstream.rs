@@ -133,7 +133,7 @@ pub enum Failure {
     #[error("the answer was lost: {0}")]
     Lost(String),
     /// The request may have been sent, and no answer came in time.
-    #[error("there is no answer in time")]
+    #[error("no answer in time")]
     Late,
 }
 

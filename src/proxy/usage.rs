@@ -47,7 +47,15 @@ impl Bound {
             None => (None, None),
         };
         let (bound, max, used) = (self.name, self.max, usage.used);
-        tracing::warn!(bound, max, used, refused, client, most, "a bound is reached, or one client's share of it");
+        tracing::warn!(
+            bound,
+            max,
+            used,
+            refused,
+            client,
+            most,
+            "a limit, or one client's share of it, has been reached"
+        );
     }
 }
 

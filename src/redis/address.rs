@@ -20,7 +20,7 @@ impl Address {
     /// What is wrong with the url, without quoting it.
     pub fn read(url: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once("://") else {
-            return Err("it does not begin with `redis://`, or `rediss://` for TLS".to_owned());
+            return Err("it must begin with `redis://`, or with `rediss://` for TLS".to_owned());
         };
         if !matches!(scheme, "redis" | "rediss") {
             return Err("it begins with neither `redis://` nor `rediss://`".to_owned());
@@ -46,7 +46,7 @@ impl Address {
         let written = rest.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
         secrets.extend(written.map(|(_, password)| password.to_owned()));
         secrets.retain(|secret| !secret.is_empty());
-        let client = Client::open(info).map_err(|_| "no server can be there".to_owned())?;
+        let client = Client::open(info).map_err(|_| "it is not a valid address of a server".to_owned())?;
         Ok(Self { client, shown, secrets })
     }
 
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn invalid_addresses_are_refused_without_showing_the_password() {
         for (url, words) in [
-            ("h:6379", "does not begin"),
+            ("h:6379", "must begin"),
             ("postgres://ann:hunter2@h", "neither"),
             ("redis+unix:///run/redis.sock?pass=hunter2", "neither"),
             ("redis://ann:hunter2@h:port", "form"),

@@ -64,7 +64,9 @@ impl Connecting {
             let _ = sender.send(Connection::open(&to, CONNECT_WAIT));
         };
         let started = thread::Builder::new().name("redis-connect".to_owned()).spawn(connect);
-        started.map_err(|error| address.error(ErrorKind::Passing, &format!("no thread to connect: {error}")))?;
+        started.map_err(|error| {
+            address.error(ErrorKind::Passing, &format!("cannot start a thread to connect: {error}"))
+        })?;
         Ok(Self(receiver))
     }
 
@@ -74,7 +76,7 @@ impl Connecting {
             Ok(connected) => Some(connected),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
-                Some(Err(address.error(ErrorKind::Passing, "connecting has panicked")))
+                Some(Err(address.error(ErrorKind::Passing, "the connecting thread panicked")))
             }
         }
     }
@@ -169,7 +171,7 @@ pub(super) fn check_master(address: &Address, hello: &Value) -> Result<(), Error
 
 fn too_old(address: &Address, version: &str) -> Error {
     let (major, minor) = VERSION_MIN;
-    let message = format!("it is version {version}, and {major}.{minor} or later is needed");
+    let message = format!("it is version {version}; {major}.{minor} or later is required");
     address.error(ErrorKind::Lasting, &message)
 }
 
@@ -211,9 +213,9 @@ mod tests {
             assert_eq!(check(&address, &hello(version, "standalone")), Ok(()), "{version}");
         }
         for (version, mode, words) in [
-            ("6.2.14", "standalone", "it is version 6.2.14, and 7.0 or later is needed"),
+            ("6.2.14", "standalone", "it is version 6.2.14; 7.0 or later is required"),
             ("", "standalone", "7.0 or later"),
-            ("7.2.4", "cluster", "one of a cluster"),
+            ("7.2.4", "cluster", "part of a cluster"),
         ] {
             let error = check(&address, &hello(version, mode)).unwrap_err();
             assert!(error.kind == ErrorKind::Lasting && error.message.contains(words), "{error}");

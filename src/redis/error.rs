@@ -9,30 +9,33 @@ use ErrorKind::{Lasting, Passing};
 /// The error codes of servers: their kind, and what they mean or what helps.
 const CODES: &[(&str, ErrorKind, &str)] = &[
     ("LOADING", Passing, "it is reading its data"),
-    ("BUSY", Passing, "it runs somebody's script"),
-    ("MASTERDOWN", Passing, "it is a replica without its master"),
+    ("BUSY", Passing, "it is busy running a script"),
+    ("MASTERDOWN", Passing, "it is a replica without a connection to its master"),
     ("READONLY", Passing, REPLICA),
-    ("NOREPLICAS", Passing, "it lacks the replicas that min-replicas-to-write asks for"),
+    ("NOREPLICAS", Passing, "it lacks the replicas that min-replicas-to-write requires"),
     (NO_ROOM, Passing, "it is full: raise its maxmemory, or shorten the retention"),
-    ("MISCONF", Passing, "it cannot write its data to disk, and so takes nothing: its log says why"),
+    ("MISCONF", Passing, "it cannot save its data to disk and therefore refuses writes: see its log"),
     ("CLUSTERDOWN", Passing, "its cluster is down"),
-    ("TRYAGAIN", Passing, "its cluster moves keys"),
+    ("TRYAGAIN", Passing, "its cluster is moving keys"),
     ("MOVED", Lasting, CLUSTER),
     ("ASK", Lasting, CLUSTER),
     ("CROSSSLOT", Lasting, CLUSTER),
-    ("NOAUTH", Lasting, "it wants a password: add one to the url"),
-    ("WRONGPASS", Lasting, "compare user and password in the url with the server's"),
-    ("NOPERM", Lasting, "give the user of the url the right to it (ACL SETUSER)"),
+    ("NOAUTH", Lasting, "it requires a password: add one to the url"),
+    ("WRONGPASS", Lasting, WRONG_LOGIN),
+    ("NOPERM", Lasting, "the user in the url lacks permission: grant it with ACL SETUSER"),
 ];
 
 /// The code with which a full server refuses a change.
 pub(super) const NO_ROOM: &str = "OOM";
 
+/// The message about a login that the server refuses.
+const WRONG_LOGIN: &str = "it rejects the user or password: compare those in the url with the server's";
+
 /// The message about a replica, which accepts no changes.
-pub(super) const REPLICA: &str = "it is a replica: name the master in the url, unless another one is taking over";
+pub(super) const REPLICA: &str = "it is a replica: put the master in the url, unless a failover is in progress";
 
 /// The message about a server in a cluster.
-pub(super) const CLUSTER: &str = "it is one of a cluster, whose keys are on several: name a server that stands alone";
+pub(super) const CLUSTER: &str = "it is part of a cluster, whose keys are on several servers: name a standalone server";
 
 impl Address {
     /// An error of the server at this address.
@@ -47,9 +50,7 @@ impl Address {
             return self.error_of_server(code, error.detail().unwrap_or_default());
         }
         match error.kind() {
-            Theirs::AuthenticationFailed => {
-                self.error(Lasting, "it refuses user and password: compare those in the url with the server's")
-            }
+            Theirs::AuthenticationFailed => self.error(Lasting, WRONG_LOGIN),
             Theirs::InvalidClientConfig => self.error(Lasting, &said(&error.to_string())),
             _ if is_untrusted(error) => self.error(Lasting, &said(&error.to_string())),
             _ if error.is_timeout() => self.error(Passing, "it does not answer in time"),

@@ -127,7 +127,7 @@ impl gate::Session for Session {
                 Value::Nil => Answer::First,
                 Value::BulkString(mark) if mark.starts_with(place.as_bytes()) => Answer::Own,
                 Value::BulkString(_) => Answer::Elsewhere,
-                _ => return Err(address.error(ErrorKind::Lasting, "it answers SET with something else")),
+                _ => return Err(address.error(ErrorKind::Lasting, "unexpected reply to SET")),
             });
             Ok(())
         });

@@ -128,7 +128,10 @@ async fn connect(address: &Address) -> Result<MultiplexedConnection, super::Erro
     if let Some(policy) =
         policy.ok().and_then(|policy| policy.into_iter().nth(1)).filter(|policy| policy != "noeviction")
     {
-        tracing::warn!(server = address.shown(), %policy, "this Redis forgets requests when it is full: set its maxmemory-policy to noeviction");
+        tracing::warn!(
+            server = address.shown(), %policy,
+            "this Redis evicts remembered requests when it is full: set its maxmemory-policy to noeviction"
+        );
     }
     Ok(open)
 }
@@ -173,7 +176,7 @@ impl Store for Requests {
                     let answer = Answer::decode(&Bytes::from(answer));
                     answer.map(Found::Answered).map_err(|error| Error::Refused(error.to_string()))
                 }
-                (word, _) => Err(Error::Refused(format!("it says {word:?}"))),
+                (word, _) => Err(Error::Refused(format!("unexpected reply from the script: {word:?}"))),
             }
         })
     }

@@ -75,7 +75,7 @@ fn letter_that_its_topic_refuses_stops_the_task() {
     // It is asked again after the kill, and refuses again.
     payments.provider.script("/charges/refused", std::iter::repeat_n(Move::answer(422), 20));
     let mut operator = Operator::start(&payments.job, "a");
-    operator.await_error(&["in:0:10", "refuses it", "too large"]);
+    operator.await_error(&["in:0:10", "refuses the message", "too large"]);
     within(DEADLINE, "those before to be settled", || (payments.results() >= 10).then_some(()));
     operator.kill();
     payments.job.kafka.set_setting(&payments.job.dead_letter(), "max.message.bytes", "1000000");

@@ -296,7 +296,7 @@ fn task_that_stops_for_a_call_in_doubt_goes_on_once_that_is_settled() {
     payments.provider.script("/charges/a", [Move::receipt().unheard()]);
     payments.job.send([charge(0, "a"), charge(0, "b")]);
     let mut first = Operator::start(&payments.job, "a");
-    first.await_error(&["task stopped", "it is not known whether it has happened"]);
+    first.await_error(&["task stopped", "it is not known whether it took effect"]);
     payments.settle("a", "done", "1s").ended(1).said(&["stays"]);
     first.terminate();
     first.await_exit(DEADLINE);
@@ -317,7 +317,7 @@ fn task_that_stops_for_a_call_under_a_grant_can_be_told_too() {
     payments.provider.script("/charges/a", [Move::answer(500)]);
     payments.job.send([charge(0, "a"), charge(0, "b")]);
     let mut first = Operator::start(&payments.job, "a");
-    first.await_error(&["task stopped", "it is not known whether it has happened"]);
+    first.await_error(&["task stopped", "it is not known whether it took effect"]);
     let listed = within(DEADLINE, "what it leaves behind", || payments.effects(&[]).into_iter().next());
     assert_eq!((listed.0, &listed.1["state"]), (("[\"a\"]".to_owned(), 0), &"under_way".into()));
     payments.settle("a", "drop", "1s").ended(1).said(&["stays"]);
@@ -387,7 +387,7 @@ fn tables_are_for_people() {
         Ran::of(payments.command(&["effects", &payments.job.name]).output().expect("the program is there")).ended(0);
     let lines: Vec<&str> = ran.out.lines().collect();
     assert!(lines.len() == 2 && lines[0].starts_with("PARTITION"), "{ran:#?}");
-    for part in [&format!("{}:0", payments.job.input), "[\"a\"]", "in_doubt", "it is not known whether it has happened"]
+    for part in [&format!("{}:0", payments.job.input), "[\"a\"]", "in_doubt", "it is not known whether it took effect"]
     {
         assert!(lines[1].contains(part), "{part} in {ran:#?}");
     }

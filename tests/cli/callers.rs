@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::Room;
 use super::job::Started;
 
-const WARNING: &str = "nothing tells callers apart";
+const WARNING: &str = "nothing says how to tell callers apart";
 
 /// What a proxy logs until it serves.
 fn start(room: &Room, words: &[&str]) -> String {
@@ -56,5 +56,5 @@ fn callers_that_nothing_is_said_of_are_warned_of_by_flags_as_by_a_file() {
 fn check_of_flags_warns_as_well() {
     let flags = "proxy --listen 127.0.0.1:0 --upstream http://127.0.0.1:1 --store embedded --check";
     Room::new().run(flags).ended(0).said(&["⚠", WARNING, "--caller none"]);
-    Room::new().run(&format!("{flags} --caller none")).ended(0).never_said("get each other's answers");
+    Room::new().run(&format!("{flags} --caller none")).ended(0).never_said("receive each other's answers");
 }

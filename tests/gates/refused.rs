@@ -36,13 +36,13 @@ fn wrong_password_is_said_without_it_and_mended_while_running() {
     let job = with_gate(job, &format!("${{file:{}}}", url.display()), "");
     let (is_fine, said) = checked(&job);
     assert!(
-        !is_fine && said.contains("at the gate: cannot be asked") && said.contains("it refuses user and password"),
+        !is_fine && said.contains("at the gate: cannot be asked") && said.contains("it rejects the user or password"),
         "{said}"
     );
     assert!(!said.contains(SECRET), "{said}");
     job.send(things(0, 0..100, 1));
     let mut operator = Operator::start(&job, "a");
-    operator.await_error(&["the gate cannot be asked: records wait for it", "it refuses user and password"]);
+    operator.await_error(&["the gate cannot be asked: records wait for it", "it rejects the user or password"]);
     within(DEADLINE, "the instance to say what it waits for", || {
         operator.get("/readyz?verbose").1.contains("the gate does not answer").then_some(())
     });
@@ -109,7 +109,7 @@ fn server_that_is_too_old_is_refused() {
     let port = server_of_version("6.2.14");
     let job = with_gate(Job::new("old", 1), &format!("redis://127.0.0.1:{port}"), "");
     let (is_fine, said) = checked(&job);
-    assert!(!is_fine && said.contains("it is version 6.2.14, and 7.0 or later is needed"), "{said}");
+    assert!(!is_fine && said.contains("it is version 6.2.14; 7.0 or later is required"), "{said}");
     job.send(things(0, 0..10, 1));
     let mut operator = Operator::start(&job, "a");
     operator.await_error(&["version 6.2.14", "7.0 or later"]);
@@ -121,7 +121,7 @@ fn server_that_is_too_old_is_refused() {
         &format!("redis://127.0.0.1:{}", server_of_version("7.0.0")),
         ", on_unavailable: pass",
     ));
-    assert!(!said.contains("or later is needed") && is_fine, "{said}");
+    assert!(!said.contains("or later is required") && is_fine, "{said}");
 }
 
 #[test]

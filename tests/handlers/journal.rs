@@ -60,7 +60,7 @@ fn work_that_is_overtaken_half_done_counts_as_in_doubt() {
     });
     assert_eq!(operator.metric("ratchet_effects_in_doubt", &[]), 1.0);
     assert_eq!(operator.metric("ratchet_effects_total", &["outcome=\"in_doubt\""]), 1.0);
-    operator.await_line(&["a newer version came before the others"], DEADLINE);
+    operator.await_line(&["a newer version arrived when only some of its steps were done"], DEADLINE);
     operator.stop();
 }
 
@@ -122,7 +122,7 @@ fn work_whose_steps_the_changelog_refuses_stops_its_task() {
     work.send(payment(2, 5).into_iter().chain(payment(4, 5)).chain(payment(1, 5)));
     first.await_error(&[
         &format!("{}:0:1", work.job.input),
-        "the changelog refuses what is remembered of its steps (`max.message.bytes`)",
+        "the changelog refuses the outcomes of its steps (`max.message.bytes`)",
         "too large",
     ]);
     // Its partition stands; the other one goes on, and what came before is settled.

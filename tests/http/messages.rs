@@ -91,16 +91,16 @@ fn what_could_be_taken_for_another_request_is_not_sent() {
         [b"a\r\nx-admin: s3cret", b"a\nb", b"a\rb", b"a\0b", b"\x7f", b"a\r\n\r\nPOST /admin HTTP/1.1\r\n\r\n"];
     for value in control {
         let refused = Rendered { headers: headers(&[("x-tenant", value)]), ..rendered(&provider.url("/"), "a") };
-        assert_not_sent(&caller.call(refused), "the value of the header x-tenant holds a line break");
+        assert_not_sent(&caller.call(refused), "the value of the header x-tenant contains a line break");
     }
     for name in ["", "a b", "a:b", "a\r\nb", "ä"] {
         let refused = Rendered { headers: headers(&[(name, b"v")]), ..rendered(&provider.url("/"), "a") };
-        assert_not_sent(&caller.call(refused), "cannot be a header's name");
+        assert_not_sent(&caller.call(refused), "is not a valid header name");
     }
     for name in ["Host", "content-length", "Transfer-Encoding", "connection", "upgrade", "te", "expect", "trailer"] {
         assert!(is_own_header(name));
         let refused = Rendered { headers: headers(&[(name, b"7")]), ..rendered(&provider.url("/"), "a") };
-        assert_not_sent(&caller.call(refused), "HTTP itself needs it");
+        assert_not_sent(&caller.call(refused), "reserved for HTTP itself");
     }
     for url in [
         "",
@@ -127,7 +127,7 @@ fn what_could_be_taken_for_another_request_is_not_sent() {
 fn key_without_a_header_is_not_sent() {
     let provider = Provider::start();
     let mut caller = Caller::new(Settings { key_header: None, ..settings() });
-    assert_not_sent(&caller.call(rendered(&provider.url("/"), "a")), "no header is named");
+    assert_not_sent(&caller.call(rendered(&provider.url("/"), "a")), "no header is configured");
     assert_eq!(code(&caller.call(Rendered { key: None, ..rendered(&provider.url("/"), "a") })), 201);
     assert_eq!(provider.seen()[0].key, None);
 }
@@ -149,10 +149,10 @@ fn settings_that_cannot_be_are_refused() {
     };
     type Change<'a> = &'a dyn Fn(&mut Settings);
     let cases: [(Change<'_>, &str); 9] = [
-        (&|settings| settings.method = "PO ST".to_owned(), "\"PO ST\" is no method"),
+        (&|settings| settings.method = "PO ST".to_owned(), "\"PO ST\" is not an HTTP method"),
         (&|settings| settings.method = "CONNECT".to_owned(), "for proxies"),
-        (&|settings| settings.key_header = Some("a b".to_owned()), "cannot be a header's name"),
-        (&|settings| settings.key_header = Some("Host".to_owned()), "HTTP itself needs"),
+        (&|settings| settings.key_header = Some("a b".to_owned()), "is not a valid header name"),
+        (&|settings| settings.key_header = Some("Host".to_owned()), "reserved for HTTP itself"),
         (&|settings| settings.in_flight = 0, "in_flight is 0"),
         (&|settings| settings.timeout = std::time::Duration::ZERO, "the timeout is 0"),
         (&|settings| settings.rate = Some(0.0), "the rate"),

@@ -118,8 +118,8 @@ fn proxy_that_does_not_connect_is_not_sent() {
     let local = |port: u16| format!("http://me:s3cret@127.0.0.1:{port}");
     let cases = [
         (local(free), "connection refused"),
-        (local(unknown.port), "it answers 407"),
-        (local(bad.port), "it answers 502"),
+        (local(unknown.port), "it answered 407"),
+        (local(bad.port), "it answered 502"),
         (local(closing.port), "does not answer"),
         (local(noise.port), "answers no HTTP"),
         (format!("socks5://127.0.0.1:{free}"), "only http:// and https://"),

@@ -128,7 +128,7 @@ fn provider_that_does_not_speak_it_is_called_all_the_same() {
 fn provider_that_allows_no_requests_is_not_sent_to() {
     let provider = Provider::with(Options { streams: 0, tls: true, two: true, ..Options::default() });
     let heard = caller(&provider).call(rendered(&provider.url("/"), "a"));
-    crate::http::caller::assert_not_sent(&heard, "takes no requests");
+    crate::http::caller::assert_not_sent(&heard, "accepts no requests");
 }
 
 /// Nothing is lost when a provider replaces its connections, as it does when it is deployed.

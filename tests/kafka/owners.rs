@@ -170,7 +170,7 @@ fn fenced_living_owner_continues_under_another_id() {
     }
     owner.assert_running();
     assert_eq!(owner.metric("ratchet_rebalances_total", &[]), rebalances, "it left its group");
-    let isolated = owner.log().iter().any(|line| line.to_string().contains("the output fails this task"));
+    let isolated = owner.log().iter().any(|line| line.to_string().contains("this task's output fails"));
     assert!(!isolated, "a fenced producer was taken for a failure of the output");
     feed.stop();
     job.await_drained(DEADLINE);

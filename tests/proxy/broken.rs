@@ -11,7 +11,7 @@ use super::service::Service;
 use crate::program::Room;
 use crate::until::DEADLINE;
 
-const LINE: &str = "requests were not passed on whole";
+const LINE: &str = "requests could not be forwarded completely";
 
 /// What a client is answered that sends this and waits.
 async fn said(proxy: std::net::SocketAddr, text: &str) -> String {
@@ -56,5 +56,5 @@ async fn body_that_is_none_is_its_clients_failure() {
     }
     let log = proxy.log();
     assert_eq!(log.lines().filter(|line| line.contains(LINE)).count(), 1, "{log}");
-    assert!(!log.contains("was not answered by the service"), "{log}");
+    assert!(!log.contains("the service did not answer a request"), "{log}");
 }

@@ -168,7 +168,7 @@ fn what_is_no_store_or_no_request_is_refused() {
     room.write("http://127.0.0.1:1", "caller: none");
     let (code, gave, said) = ran(&room, &Keeps::Embedded, &["list"]);
     assert_eq!((code, gave.as_str()), (2, ""));
-    assert!(said.contains("requests holds no requests: no proxy has had it as its store"), "{said}");
+    assert!(said.contains("requests holds no requests: no proxy has used it as its store"), "{said}");
     assert!(!room.path().join("requests").exists(), "nothing is made");
     for (words, needle) in [
         (&["settle", "k", "done"][..], "\"k\" is no request: 8 to 64 hexadecimal digits"),

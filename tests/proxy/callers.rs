@@ -16,7 +16,7 @@ use super::service::{Service, answer};
 use crate::program::{Proxy, Room};
 
 /// The warning of a proxy that was not told what identifies a caller.
-const WARNING: &str = "nothing tells callers apart";
+const WARNING: &str = "nothing says how to tell callers apart";
 
 /// A service that makes something for the tenant that `X-Api-Key` or a cookie names, and says which run it was. Under `/otp`
 /// it answers 400 unless the code is right.

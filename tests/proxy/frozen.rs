@@ -47,7 +47,7 @@ async fn heir_answers_for_both(keeps: Keeps) {
         assert_eq!((taken.text(), taken.is_replayed()), (r#"{"run":2}"#, false), "{}", heir.log());
         // What it has logged is read while it goes on.
         let answered = Instant::now();
-        while !heir.log().contains("a request is taken over") {
+        while !heir.log().contains("a request was taken over") {
             assert!(answered.elapsed() < WAIT, "{}", heir.log());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

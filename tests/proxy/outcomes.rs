@@ -165,7 +165,8 @@ async fn answer_that_was_lost_is_in_doubt() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
     assert_eq!(doubt.status(), 409);
-    let line = proxy.log().lines().find(|line| line.contains("not answered by the service")).unwrap().to_owned();
+    let line =
+        proxy.log().lines().find(|line| line.contains("the service did not answer a request")).unwrap().to_owned();
     assert!(line.contains(r#""failure":"the answer was lost: "#) && line.contains(r#""request":""#), "{line}");
     assert_eq!(runs.load(std::sync::atomic::Ordering::SeqCst), 1, "it is not carried out again");
     // Where it is to be carried out again, it is at once.

@@ -41,7 +41,7 @@ fn check_says_what_a_file_amounts_to() {
     let (code, said) = ran(room.command("proxy --config proxy.yaml --check"));
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("proxy.yaml: fine") && said.contains("/charges POST: a key is required"), "{said}");
-    assert!(said.contains("⚠ nothing tells callers apart"), "{said}");
+    assert!(said.contains("⚠ nothing says how to tell callers apart"), "{said}");
     assert!(!room.path().join("requests").exists(), "nothing is opened");
     room.write("http://127.0.0.1:1", "caller: Authorization");
     let (code, said) = ran(room.command("proxy --config proxy.yaml --check"));
@@ -74,7 +74,7 @@ fn check_says_which_store_it_is_and_what_it_cannot_do() {
     let said = checked(&redis, "on_store_down: pass\nreservation_header: x-reservation");
     for words in [
         "⚠ while the store does not answer, requests are passed on unprotected",
-        "⚠ `reservation_header` needs the store in PostgreSQL, and this one is `redis`",
+        "⚠ `reservation_header` needs a store in PostgreSQL, but this one is `redis`",
         "[proxy.yaml:7:16]",
     ] {
         assert!(said.contains(words), "{words}: {said}");
@@ -91,7 +91,7 @@ fn topology_is_told_from_a_proxys_file() {
         command.arg(&topology);
         let (code, said) = ran(command);
         assert_eq!(code, Some(2), "{said}");
-        assert!(said.contains("this is a topology, no proxy's file") && said.contains("ratchet check"), "{said}");
+        assert!(said.contains("this is a topology, not a proxy's file") && said.contains("ratchet check"), "{said}");
         assert!(said.contains("1 mistake"), "{said}");
     }
 }

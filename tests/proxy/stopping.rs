@@ -91,7 +91,7 @@ async fn stream_that_a_stop_cuts_off_is_no_failure() {
     proxy.signal(libc::SIGTERM);
     let ended = proxy.ended(Duration::from_secs(20)).expect("it ends");
     assert!(ended.success(), "{}", proxy.log());
-    assert!(proxy.log().contains("cut off what was still on its way") && !proxy.log().contains("and is in doubt"));
+    assert!(proxy.log().contains("what was still under way was cut off") && !proxy.log().contains("and is in doubt"));
     assert!(stream.frame().await.unwrap().is_err(), "it was open until then");
     let proxy = room.start(&service.url(), "on_in_doubt: refuse");
     assert!(send(proxy.address, charge("k", "{}")).await.is_replayed());

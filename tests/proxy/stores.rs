@@ -92,8 +92,8 @@ fn start_says_whether_the_store_answers() {
         (Keeps::Embedded, "embedded, in requests", None),
         (Keeps::Postgres(database.url.clone()), "postgres, in the table ratchet.request of database", None),
         (Keeps::Redis(redis.url("")), "redis, at 127.0.0.1:", None),
-        (Keeps::Redis(wants.url(":wr0ng@")), "redis, at 127.0.0.1:", Some("it refuses user and password")),
-        (Keeps::Redis(replica.url("")), "redis, at 127.0.0.1:", Some("it is a replica: name the master")),
+        (Keeps::Redis(wants.url(":wr0ng@")), "redis, at 127.0.0.1:", Some("it rejects the user or password")),
+        (Keeps::Redis(replica.url("")), "redis, at 127.0.0.1:", Some("it is a replica: put the master")),
         (Keeps::Postgres(absent), r#"of database "shop" at 127.0.0.1:1 as user "ann""#, Some("127.0.0.1:1")),
         (
             Keeps::Postgres(limited),

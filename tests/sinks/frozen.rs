@@ -116,7 +116,7 @@ fn zombie_whose_commit_is_under_way_commits_once() {
     let frozen = Frozen::at("under-way", TABLE);
     let sql = format!("select next_offset > {} from ratchet.position where partition = 0", frozen.before);
     await_true(&frozen.shop, &sql);
-    frozen.heir.await_line(&["the sink has committed what Kafka has not"], DEADLINE);
+    frozen.heir.await_line(&["the sink has committed a transaction that Kafka has not"], DEADLINE);
     frozen.await_progress();
     frozen.end();
 }

@@ -44,7 +44,7 @@ fn missing_table_is_said_once_and_holds_the_work() {
     };
     shop.job.send(all(0..20));
     let mut operator = Operator::start(&shop.job, "a");
-    let words = ["transaction undone", "\\\"applied\\\" does not exist (42P01)"];
+    let words = ["transaction aborted", "\\\"applied\\\" does not exist (42P01)"];
     operator.await_error(&[words[0], "applied", "trying again"]);
     within(DEADLINE, "more tries", || (count(&operator, "DEBUG", &words) >= 8).then_some(()));
     await_held(&operator);
@@ -102,7 +102,7 @@ fn full_disk_of_the_database_holds_the_work_and_loses_none() {
     let mut operator = Operator::start(&shop.job, "a");
     shop.job.await_progress(&[0; 2], DEADLINE);
     disk.fill(true);
-    operator.await_line(&["\"WARN\"", "transaction undone", "No space left on device", "53100"], DEADLINE);
+    operator.await_line(&["\"WARN\"", "transaction aborted", "No space left on device", "53100"], DEADLINE);
     await_held(&operator);
     std::thread::sleep(Duration::from_secs(3));
     let of_disk =
@@ -219,7 +219,7 @@ fn writers_in_conflict_lose_nothing_of_each_other() {
     let rival = Rival::start(&shop.database.url);
     let feed = Feed::start(&shop.job, load, 200);
     // The one fails by a row that has changed since its snapshot, the other one by a deadlock.
-    operator.await_line(&["transaction undone", "40P01"], DEADLINE);
+    operator.await_line(&["transaction aborted", "40P01"], DEADLINE);
     within(DEADLINE, "serialization failures", || (rival.failures.load(Ordering::Relaxed) >= 10).then_some(()));
     let changed = rival.stop();
     feed.stop();

@@ -125,7 +125,9 @@ impl Requests {
         for _ in 0..THREADS {
             let (shared, waiting) = (Arc::clone(&store.shared), waiting.clone());
             let thread = thread::Builder::new().name("requests".to_owned()).spawn(move || shared.serve(&waiting));
-            store.threads.push(thread.map_err(|error| Error::Unavailable(format!("no thread: {error}")))?);
+            store
+                .threads
+                .push(thread.map_err(|error| Error::Unavailable(format!("a thread could not be started: {error}")))?);
         }
         Ok(store)
     }
@@ -155,7 +157,9 @@ impl Requests {
         let (reply, said) = oneshot::channel();
         let changes = self.changes.as_ref().ok_or_else(gone)?;
         changes.try_send(Waiting { asked, reply }).map_err(|error| match error {
-            crossbeam_channel::TrySendError::Full(_) => Error::Unavailable(format!("{WAITING_MAX} changes wait")),
+            crossbeam_channel::TrySendError::Full(_) => {
+                Error::Unavailable(format!("its queue is full: {WAITING_MAX} changes wait"))
+            }
             crossbeam_channel::TrySendError::Disconnected(_) => gone(),
         })?;
         said.await.map_err(|_| gone())?
@@ -188,7 +192,7 @@ fn gone() -> Error {
 }
 
 fn unexpected(said: &Said) -> Error {
-    Error::Refused(format!("it says {said:?} to another question"))
+    Error::Refused(format!("unexpected reply: {said:?}"))
 }
 
 impl Drop for Requests {
@@ -197,7 +201,7 @@ impl Drop for Requests {
         drop(self.changes.take());
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("a thread that keeps requests has panicked");
+                tracing::error!("a thread of the store of requests has panicked");
             }
         }
         self.shared.writer().end();

@@ -209,7 +209,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Twice(codes) = self;
-        write!(f, "the answers {codes} are named twice: remove one of them")
+        write!(f, "the answers {codes} are listed twice: remove one of the entries")
     }
 }
 

@@ -61,7 +61,9 @@ impl Record {
         // Only the position: the text there may be secret.
         serde_json::from_slice(value).map_err(|error| {
             let (line, column) = (error.line(), error.column());
-            StepError::rejected(format!("the value is not as the handler reads it (line {line}, column {column})"))
+            StepError::rejected(format!(
+                "the value does not have the form that the handler expects (line {line}, column {column})"
+            ))
         })
     }
 }

@@ -130,7 +130,9 @@ impl Future for Attempt {
 pub(super) async fn make(lane: Lane, mut job: Job, _permit: OwnedSemaphorePermit) {
     let request = job.request().clone();
     let made = Attempt::new(&lane.handler, &request, (lane.pool.clone(), &lane.runs.tell));
-    let Some((mut attempt, tell_run)) = made else { return job.not_sent("it is no work of a handler".to_owned()) };
+    let Some((mut attempt, tell_run)) = made else {
+        return job.not_sent("the request is not for a handler".to_owned());
+    };
     let (alive, abandoned) = oneshot::channel::<()>();
     // Inserted before the claim, so that a lane that can no longer withdraw it can abandon it.
     lane.runs.running().insert(request.number, Running { committed: tell_run, _alive: alive });
@@ -170,7 +172,7 @@ pub(super) async fn make(lane: Lane, mut job: Job, _permit: OwnedSemaphorePermit
 fn panicked(panic: &(dyn Any + Send)) -> StepError {
     let words = panic.downcast_ref::<&str>().copied();
     let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word");
-    StepError::unknown(format!("the handler has panicked: {words}"))
+    StepError::unknown(format!("the handler panicked: {words}"))
 }
 
 fn failed(error: &StepError, may_have_acted: bool) -> Answer {

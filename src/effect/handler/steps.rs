@@ -29,7 +29,7 @@ use halt::Halt;
 use undoing::Undo;
 
 const TOO_MUCH: &str =
-    "the results of its steps exceed the 768 KiB that are remembered of a record: have the steps give less";
+    "the results of its steps exceed 768 KiB, the most that is remembered per record: return less from the steps";
 
 /// The steps of a function's work on one record.
 ///
@@ -163,7 +163,7 @@ impl Steps {
         self.make_room()?;
         self.commit().await?;
         let Some(pool) = self.pool.clone() else {
-            let words = format!("the step `{name}` needs a database: name one with `Worker::postgres`");
+            let words = format!("the step `{name}` needs a database: configure one with `Worker::postgres`");
             return Err(self.halt(Halt::Stops(words)));
         };
         let key = self.key_of(name);
@@ -172,7 +172,7 @@ impl Steps {
             .transact((&topology, name, key.as_str()), async move |transaction| match act(transaction).await {
                 Ok(value) => match serde_json::to_vec(&value)? {
                     result if result.len() > RESULT_BYTES_MAX => Err(StepError::unknown(format!(
-                        "what it gives has {} bytes as JSON, and at most {RESULT_BYTES_MAX} are remembered",
+                        "its result has {} bytes as JSON, but at most {RESULT_BYTES_MAX} are remembered",
                         result.len()
                     ))),
                     result => Ok(Came::Done(result)),
@@ -325,7 +325,7 @@ impl Steps {
     fn written<T: Serialize>(&mut self, name: &str, value: &T) -> Result<Vec<u8>, StepError> {
         let result = serde_json::to_vec(value);
         let result = result.map_err(|error| {
-            self.halt(Halt::Stops(format!("what the step `{name}` gives cannot be written as JSON: {error}")))
+            self.halt(Halt::Stops(format!("the result of the step `{name}` cannot be written as JSON: {error}")))
         })?;
         match Replay::takes(Step { name, how: StepHow::Done(&result) }) {
             true => Ok(result),
@@ -371,8 +371,8 @@ impl Steps {
 /// What is wrong with the name of a further step, if anything.
 fn wrong_name(name: &str, is_taken: bool, of: &str) -> Option<String> {
     match is_name(name) {
-        false => Some(format!("a step's name has from 1 to 255 bytes, and one has {}", name.len())),
-        true if is_taken => Some(format!("there are two {of} `{name}`, and each needs a name of its own")),
+        false => Some(format!("a step's name must have 1 to 255 bytes; one has {}", name.len())),
+        true if is_taken => Some(format!("there are two {of} named `{name}`: each needs its own name")),
         true => None,
     }
 }

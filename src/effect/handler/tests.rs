@@ -245,7 +245,7 @@ fn answers_to_errors_say_what_is_certain() {
     // The refusal says nothing about the earlier attempt.
     let (doubted, journal) = answered(true, || StepError::rejected("declined"));
     let in_doubt = Answer::Status(Status { is_replayed: true, ..Status::of(500) });
-    let words = "the step `pay` was refused, and an attempt before may have done it: declined";
+    let words = "the step `pay` was refused, but an earlier attempt may have done it: declined";
     assert_eq!((doubted, journal), (over(in_doubt, words), vec![]));
 }
 
@@ -332,8 +332,8 @@ fn mistakes_of_the_program_stop_the_task() {
         let Next::Stops(reason) = engine.attempt() else { panic!("{words}") };
         assert!(reason.contains(words), "{reason}");
     };
-    stops(|_| vec!["a".to_owned(), "a".to_owned()], "there are two steps `a`");
-    stops(|_| vec![String::new()], "from 1 to 255 bytes");
+    stops(|_| vec!["a".to_owned(), "a".to_owned()], "there are two steps named `a`");
+    stops(|_| vec![String::new()], "1 to 255 bytes");
     stops(|_| vec!["long".to_owned()], "has 70002 bytes as JSON");
     let mut engine =
         Engine::of(keyed(), async |_: &Record, steps: &mut Steps| steps.transaction("db", async |_| Ok(())).await);

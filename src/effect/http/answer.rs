@@ -71,7 +71,7 @@ pub(super) async fn read(shared: &Shared, head: &Parts, mut stream: Stream, dead
     let status = Status { names_key, ..read_head(code, &head.headers, (shared.clock)()) };
     let is_whole = trouble.is_none();
     let message = trouble.filter(|_| shared.result_max.is_some());
-    let message = message.map(|why| format!("the body of the answer {code} was cut: {why}"));
+    let message = message.map(|why| format!("the body of the answer {code} was cut off: {why}"));
     Read { status, body: if is_whole { reading.body() } else { Body::None }, message, is_whole }
 }
 

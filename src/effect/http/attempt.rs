@@ -56,7 +56,7 @@ pub(super) async fn make(pool: Rc<Pool>, mut job: Job, _permit: OwnedSemaphorePe
                     return;
                 }
                 if is_too_late(shared, job.request()) {
-                    let why = "the key's window is over, or would be before an answer";
+                    let why = "the key's window has passed, or would pass before an answer could arrive";
                     return job.conclude(Answer::TooLate, Body::None, Some(why.to_owned()));
                 }
                 (lease, outgoing)
@@ -82,7 +82,7 @@ pub(super) async fn make(pool: Rc<Pool>, mut job: Job, _permit: OwnedSemaphorePe
 
 /// A connection, and the request in the form that it takes.
 async fn prepare(pool: &Pool, job: &Job) -> Result<(Lease, Outgoing), String> {
-    let Asks::Http(rendered) = &job.request().asks else { return Err("it is no request by HTTP".to_owned()) };
+    let Asks::Http(rendered) = &job.request().asks else { return Err("it is not an HTTP request".to_owned()) };
     let message = Message::of(&pool.shared, rendered)?;
     let lease = pool.lease(&message.origin).await?;
     let outgoing = if lease.is_one() {
@@ -115,7 +115,7 @@ async fn send(shared: &Shared, lease: &mut Lease, outgoing: Outgoing, deadline: 
                 }
             },
             (Some(Sender::Two(two)), Outgoing::Two(request, body)) => send_by_two(two, request, body).await,
-            _ => unreachable!("a request is made for the connection that it goes by"),
+            _ => unreachable!("the request has the form of its connection"),
         }
     };
     let sent = tokio::time::timeout_at(deadline, sent).await;

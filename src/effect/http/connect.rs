@@ -111,7 +111,7 @@ pub(super) async fn connect(shared: &Shared, origin: &Origin) -> Result<Made, St
     let wait = shared.connect_wait();
     let connected = tokio::time::timeout(wait, connect_now(shared, origin)).await;
     let made = connected.unwrap_or_else(|_| Err(format!("no connection to {origin} within {wait:?}")))?;
-    if made.can_be_used() { Ok(made) } else { Err(format!("{origin} takes no requests on a new connection")) }
+    if made.can_be_used() { Ok(made) } else { Err(format!("{origin} accepts no requests on a new connection")) }
 }
 
 async fn connect_now(shared: &Shared, origin: &Origin) -> Result<Made, String> {
@@ -200,8 +200,8 @@ async fn tunnel(mut stream: Io, origin: &Origin, user: Option<&HeaderValue>) -> 
     let first = head.split(|byte| *byte == b' ').nth(1).and_then(|code| std::str::from_utf8(code).ok());
     match first.and_then(|code| code.trim_end().parse::<u16>().ok()) {
         Some(200..=299) if head.starts_with(b"HTTP/1.") => Ok(stream),
-        Some(407) => Err(format!("the proxy to {origin} wants to know a user: it answers 407")),
-        Some(code) => Err(format!("the proxy does not connect to {origin}: it answers {code}")),
+        Some(407) => Err(format!("the proxy to {origin} requires authentication: it answered 407")),
+        Some(code) => Err(format!("the proxy did not connect to {origin}: it answered {code}")),
         None => Err(format!("the proxy to {origin} answers no HTTP")),
     }
 }

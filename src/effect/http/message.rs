@@ -128,7 +128,7 @@ fn read_address(url: &str) -> Result<Address, String> {
     let is_tls = match parts.scheme.as_ref().map(Scheme::as_str) {
         Some("https") => true,
         Some("http") => false,
-        _ => return Err("the address of the request begins neither with http:// nor with https://".to_owned()),
+        _ => return Err("the address of the request must begin with http:// or https://".to_owned()),
     };
     let given = parts.authority.ok_or(UNREADABLE)?;
     let (user, place) = match given.as_str().rsplit_once('@') {
@@ -166,17 +166,18 @@ fn read_headers(shared: &Shared, rendered: &Rendered) -> Result<HeaderMap, Strin
     let mut headers = HeaderMap::with_capacity(rendered.headers.len() + 6);
     let key = match (&rendered.key, &shared.key_header) {
         (Some(key), Some(header)) => Some((header, HeaderValue::from_str(key.as_str()).map_err(|_| UNREADABLE)?)),
-        (Some(_), None) => return Err("the request has a key, and no header is named to send it in".to_owned()),
+        (Some(_), None) => return Err("the request has a key, but no header is configured to send it in".to_owned()),
         (None, _) => None,
     };
     for (name, value) in &rendered.headers {
         let header =
-            HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} cannot be a header's name"))?;
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} is not a valid header name"))?;
         if is_own_header(header.as_str()) {
-            return Err(format!("the header {header} cannot be set: HTTP itself needs it"));
+            return Err(format!("the header {header} cannot be set: it is reserved for HTTP itself"));
         }
-        let value = HeaderValue::from_bytes(value)
-            .map_err(|_| format!("the value of the header {header} holds a line break or another control character"))?;
+        let value = HeaderValue::from_bytes(value).map_err(|_| {
+            format!("the value of the header {header} contains a line break or another control character")
+        })?;
         // The key replaces the topology's own value of its header.
         if key.as_ref().is_none_or(|(own, _)| **own != header) {
             headers.append(header, value);

@@ -22,7 +22,8 @@ pub(super) async fn handshake<T: AsyncRead + AsyncWrite + Unpin>(
     if !may_be_two {
         Arc::make_mut(&mut config).alpn_protocols = vec![ONE.to_vec()];
     }
-    let name = ServerName::try_from(host.to_owned()).map_err(|_| format!("{host} cannot be in a certificate"))?;
+    let name =
+        ServerName::try_from(host.to_owned()).map_err(|_| format!("{host} is not a valid name for a certificate"))?;
     let stream = TlsConnector::from(config).connect(name, stream).await;
     let stream = stream.map_err(|error| format!("no TLS with {host}: {}", said(&error)))?;
     let is_two = stream.get_ref().1.alpn_protocol() == Some(TWO);

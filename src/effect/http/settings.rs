@@ -63,9 +63,11 @@ impl Shared {
         let method = read_method(&method)?;
         let key_header = key_header.as_deref().map(read_key_header).transpose()?;
         let wrong = match () {
-            () if in_flight == 0 => "in_flight is 0: at least one request has to go",
-            () if timeout.is_zero() => "the timeout is 0: no answer can come in no time",
-            () if rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) => "the rate is not a number above 0",
+            () if in_flight == 0 => "in_flight is 0: it must be at least 1",
+            () if timeout.is_zero() => "the timeout is 0: it must be longer",
+            () if rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) => {
+                "the rate must be a number greater than 0"
+            }
             () => "",
         };
         if !wrong.is_empty() {
@@ -105,14 +107,14 @@ fn read_method(method: &str) -> Result<Method, String> {
     match Method::from_bytes(method.as_bytes()) {
         Ok(Method::CONNECT) => Err("the method CONNECT is for proxies".to_owned()),
         Ok(method) => Ok(method),
-        Err(_) => Err(format!("{method:?} is no method: write one like POST")),
+        Err(_) => Err(format!("{method:?} is not an HTTP method: write one such as POST")),
     }
 }
 
 fn read_key_header(name: &str) -> Result<HeaderName, String> {
-    let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} cannot be a header's name"))?;
+    let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} is not a valid header name"))?;
     if is_own_header(name) {
-        Err(format!("the key cannot be sent as {name}, which HTTP itself needs"))
+        Err(format!("the key cannot be sent in the header {name}, which is reserved for HTTP itself"))
     } else {
         Ok(header)
     }

@@ -69,7 +69,7 @@ impl Calling {
                      ends it; move what blocks or computes for long into tokio::task::spawn_blocking"
                 );
             }
-            (Word::Over, _) => tracing::info!(topology, "the handler has given its thread back"),
+            (Word::Over, _) => tracing::info!(topology, "the handler no longer blocks its thread"),
             _ => {}
         }
     }

@@ -147,7 +147,7 @@ impl Calling {
         if is_hidden && !std::mem::replace(&mut self.has_hidden, true) {
             tracing::warn!(
                 topology = context.topology.name,
-                "an answer repeats a secret of `sink.http.headers`; of such answers the digest is kept"
+                "an answer contains a secret from `sink.http.headers`; only the digest of such an answer is kept"
             );
         }
         called.heard = Some(HeardLast { status, body, message });

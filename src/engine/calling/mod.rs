@@ -107,7 +107,7 @@ impl Calling {
             ),
             said: Said::default(),
             numbers: Numbers::default(),
-            asker: Asker::new(&context.topology).expect("a topology with a provider calls it"),
+            asker: Asker::new(&context.topology).expect("a topology with a provider has something to ask it for"),
             round: Round::default(),
         }
     }

@@ -155,7 +155,7 @@ impl Calling {
         let may_have_acted = called.call.may_have_acted();
         let action = called.happen(&terms.policy, Event::Dispatch, now, &mut |most| random.up_to(most));
         let Some(Action::Send { attempt }) = action else { return };
-        let first_at_ms = called.call.first_at_ms().expect("what is sent has begun");
+        let first_at_ms = called.call.first_at_ms().expect("a call that is sent has a first attempt");
         let number = called.number;
         self.under_way.insert(number, (id, offset));
         self.health.sent(number);

@@ -118,7 +118,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
                 judged.is_written = true;
             }
             SlotStage::Called(called) => {
-                let key = key.as_deref().expect("what calls has an identity");
+                let key = key.as_deref().expect("a record that calls has an identity");
                 if called.has_steps_due() {
                     return self.journal(&record, key, called);
                 }
@@ -130,7 +130,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
                         }
                     }
                     Stage::Waits(Permit::Grant) => {
-                        let grant = grant.expect("only who writes grants waits for one");
+                        let grant = grant.expect("a call waits for a grant only where grants are written");
                         self.put_grant(Some(grant));
                         self.written(called, grant.since_ms);
                     }

@@ -31,7 +31,7 @@ pub enum Error {
     #[error("it is not known whether the command was given: {0}")]
     Unsure(cluster::Error),
     /// There is no topic through which it could be given.
-    #[error("topic {0:?} does not exist: no instance of this topology has run yet that obeys commands")]
+    #[error("topic {0:?} does not exist: no instance that supports commands has run for this topology yet")]
     NoTopic(String),
     /// The topology makes no calls.
     #[error("topology {0} makes no calls: there is nothing to settle")]

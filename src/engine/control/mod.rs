@@ -42,7 +42,10 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 pub fn keep<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     let mut attempt = 0;
     while let Err(panic) = caught(|| look(cluster, context, stop)) {
-        tracing::error!(topology = context.topology.name, reason = %panic, "looking for commands panicked; going on");
+        tracing::error!(
+            topology = context.topology.name, reason = %panic,
+            "the watch of the control topic panicked; restarting it"
+        );
         context.clock.wait(backoff(attempt), stop);
         attempt += 1;
     }
@@ -56,8 +59,8 @@ fn look<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
         let now = context.clock.monotonic();
         match View::ask(cluster, &topic, now) {
             Ok(Some(view)) => context.commands.put(view),
-            Ok(None) => tracing::debug!(topic, "the control topic is not there"),
-            Err(error) => tracing::debug!(topic, reason = %error.message, "the control topic cannot be seen"),
+            Ok(None) => tracing::debug!(topic, "the control topic does not exist"),
+            Err(error) => tracing::debug!(topic, reason = %error.message, "the control topic cannot be looked up"),
         }
         context.clock.wait(LOOK_INTERVAL, stop);
     }

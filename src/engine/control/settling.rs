@@ -17,7 +17,7 @@
 use crate::format::{Acknowledgement, ByHand, EntryRef, Error, How, Outcome, Remembered, ResultRef, Settled};
 
 /// The reason that is remembered of a call dropped by hand.
-const DROPPED: &str = "somebody has decided that it will not be done";
+const DROPPED: &str = "dropped by hand: an operator decided that it will not be done";
 
 /// How an entry changes.
 #[derive(Clone, Debug, PartialEq, Eq)]

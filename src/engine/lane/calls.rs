@@ -171,7 +171,10 @@ impl<C: Cluster> Lane<C> {
         let Some(window) = self.tasks.window(id) else { return false };
         let can_go_on = window.refused(&failure.message);
         if let Some(task) = self.tasks.get(&id) {
-            tracing::warn!(task = %task.input, reason = %failure.message, "a topic refuses what settles a record");
+            tracing::warn!(
+                task = %task.input, reason = %failure.message,
+                "a topic refuses a record of this task's transaction"
+            );
         }
         can_go_on
     }
@@ -227,7 +230,10 @@ impl<C: Cluster> Lane<C> {
         match member.start(&task.input, window.read_to()) {
             Ok(()) => window.is_paused = false,
             Err(error) => {
-                tracing::debug!(task = %task.input, reason = %error.message, "could not be read on; it restores");
+                tracing::debug!(
+                    task = %task.input, reason = %error.message,
+                    "reading the partition could not be resumed; the task restores"
+                );
                 self.restart(id);
             }
         }
@@ -249,7 +255,7 @@ impl<C: Cluster> Lane<C> {
             SlotStage::Stops(reason) if !window.is_calling() && !self.awaits_commands(id) => {
                 let (reason, input) = (reason.clone(), task.input.clone());
                 if let Err(error) = self.member.pause(&input) {
-                    tracing::debug!(task = %input, reason = %error.message, "could not be paused");
+                    tracing::debug!(task = %input, reason = %error.message, "the partition could not be paused");
                 }
                 self.closed(id);
                 if let Some(task) = self.tasks.get_mut(&id) {

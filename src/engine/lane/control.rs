@@ -84,7 +84,7 @@ impl<C: Cluster> Lane<C> {
                 Next::Waits => return Ok(true),
                 Next::Refused(reason) => {
                     let topology = &self.context.topology.name;
-                    tracing::warn!(topology, reason, "a command cannot be acknowledged, and waits");
+                    tracing::warn!(topology, reason, "a command waits because it cannot be acknowledged");
                     self.ending.calls_mut().into_iter().for_each(|calls| calls.orders.put_off(now));
                     return Ok(true);
                 }
@@ -102,7 +102,7 @@ impl<C: Cluster> Lane<C> {
                 return Ok(Next::Waits);
             }
             Ok(Command { topic_id, .. }) if *topic_id != view.id.0 => {
-                Err((Outcome::Elsewhere, "it was given in another topic".to_owned()))
+                Err((Outcome::Elsewhere, "the command was given through another control topic".to_owned()))
             }
             Ok(Command { order: Order::Settle { identity, by_hand }, .. }) => Ok((identity, *by_hand)),
         };

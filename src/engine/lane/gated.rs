@@ -15,7 +15,7 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn hold_for_gate(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if let Err(error) = self.member.pause(&task.input) {
-            tracing::debug!(task = %task.input, reason = %error.message, "could not be paused");
+            tracing::debug!(task = %task.input, reason = %error.message, "the partition could not be paused");
         }
         task.sweep.reset();
         task.report.gated(true);

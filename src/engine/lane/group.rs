@@ -161,7 +161,7 @@ impl<C: Cluster> Lane<C> {
                 _ => {}
             }
             if let Err(error) = self.member.pause(&task.input) {
-                tracing::debug!(task = %task.input, reason = %error.message, "could not be paused");
+                tracing::debug!(task = %task.input, reason = %error.message, "the partition could not be paused");
             }
             let (held, refusal) = (task.state.held.take(), growth.refusal(task.topics.facts.task_count));
             restore::stop(&self.context, task, held, (&refusal.to_string(), false));
@@ -233,7 +233,10 @@ impl<C: Cluster> Lane<C> {
         }
         let released = Ownership { context, tasks, member, transactor, metrics }.release(ids, &names.transactional_id);
         if let Err(error) = released {
-            tracing::debug!(topology = context.topology.name, reason = %error.message, "tasks not released");
+            tracing::debug!(
+                topology = context.topology.name, reason = %error.message,
+                "the partitions could not be released"
+            );
             transactor.abort(cluster, &Cause::Cluster(error), metrics);
         }
     }
@@ -254,7 +257,10 @@ impl<C: Cluster> Lane<C> {
         if let (true, Some(held)) = (running, &mut task.state.held)
             && let Err(error) = held.store.flush()
         {
-            tracing::warn!(task = %task.input, reason = %error, "store not flushed; it will be restored from further back");
+            tracing::warn!(
+                task = %task.input, reason = %error,
+                "the store was not flushed; its next restore starts at an older position"
+            );
         }
         self.shares.retain(|(of, _)| *of != id);
         self.transactor.release(id);

@@ -126,7 +126,10 @@ impl<C: Cluster> Lane<C> {
             }
             Ending::Topic | Ending::Sink(_) => {
                 if let (Some(undelivered), Some(task)) = (undelivered, self.tasks.get_mut(&id)) {
-                    tracing::warn!(task = %task.input, reason = %undelivered.message, "the output fails this task; isolating it");
+                    tracing::warn!(
+                        task = %task.input, reason = %undelivered.message,
+                        "this task's output fails; isolating the task"
+                    );
                     let share = shares.iter().find(|share| share.task == id);
                     let until = share.map_or(&task.committed, |share| &share.position).next;
                     task.trouble.quarantine = Some(Quarantine::new(&self.context, until, undelivered.refused));

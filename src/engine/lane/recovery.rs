@@ -64,7 +64,10 @@ impl<C: Cluster> Lane<C> {
         let is_of_output = matches!(failure.cause, Cause::Cluster(_)) && self.ending.isolates();
         match failure.task.and_then(|id| self.tasks.get_mut(&id)).filter(|_| is_of_output) {
             Some(task) => {
-                tracing::warn!(task = %task.input, reason = %failure.cause, "the output fails this task; isolating it");
+                tracing::warn!(
+                    task = %task.input, reason = %failure.cause,
+                    "this task's output fails; isolating the task"
+                );
                 let until = task.committed.next + 1;
                 task.trouble.quarantine.get_or_insert_with(|| Quarantine::new(&self.context, until, false));
             }
@@ -143,10 +146,7 @@ impl<C: Cluster> Lane<C> {
     /// Sends a task back to the beginning of its restore: at once the first time, later if it keeps failing without a
     /// commit in between.
     pub(super) fn restart(&mut self, id: TaskId) {
-        debug_assert!(
-            !self.transactor.touches(id),
-            "what is in the open transaction goes on, or the transaction is given up"
-        );
+        debug_assert!(!self.transactor.touches(id), "a task in the open transaction must not restart");
         self.closed(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         // A task that lost its means in a panic is recreated instead, and waits as long as its panics require.
@@ -154,7 +154,7 @@ impl<C: Cluster> Lane<C> {
             return;
         }
         if let Err(error) = self.member.pause(&task.input) {
-            tracing::debug!(task = %task.input, reason = %error.message, "could not be paused");
+            tracing::debug!(task = %task.input, reason = %error.message, "the partition could not be paused");
         }
         task.sweep.reset();
         let wait = task.trouble.attempts.checked_sub(1).map_or(Duration::ZERO, backoff);
@@ -362,7 +362,7 @@ impl<C: Cluster> Lane<C> {
                         Cause::Cluster(error) => {
                             tracing::warn!(
                                 task = %self.tasks[&id].input, reason = %error.message,
-                                "the output still fails this task; it restores and tries again"
+                                "this task's output still fails; the task restores and tries again"
                             );
                             None
                         }

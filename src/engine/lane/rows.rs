@@ -72,7 +72,10 @@ impl<C: Cluster> Lane<C> {
             }
             Relation::OneAhead => {
                 let (token, redo) = claimed.row.mark.token.zip(claimed.row.redo).expect("a row ahead has both");
-                tracing::info!(task = %task.input, %token, "the sink has committed what Kafka has not: writing it to Kafka");
+                tracing::info!(
+                    task = %task.input, %token,
+                    "the sink has committed a transaction that Kafka has not: writing it to Kafka"
+                );
                 let redoing = Redoing::new(self.transactor_apart(), redo, token);
                 let task = self.tasks.get_mut(&id).expect("looked at above");
                 task.set_phase(Phase::Redoing(Box::new(redoing)));
@@ -161,7 +164,10 @@ impl<C: Cluster> Lane<C> {
     /// same records, except that `on_rejected` applies to those that the sink has named.
     pub(super) fn on_refused(&mut self, undone: Undone) {
         let Undone { failed, rejected, .. } = undone;
-        tracing::debug!(topology = self.context.topology.name, reason = %failed, "transaction undone; trying without");
+        tracing::debug!(
+            topology = self.context.topology.name, reason = %failed,
+            "transaction aborted; trying again without the refused records, or with fewer at once"
+        );
         let aborted = self.abort_undone(failed);
         self.note_rejected(rejected);
         for id in aborted.tasks() {
@@ -222,10 +228,10 @@ impl<C: Cluster> Lane<C> {
             Failed::Held(error) => error,
             // The records are found and set aside, which is logged there.
             Failed::Rejected(_) | Failed::Refused(_) => {
-                return tracing::debug!(topology, reason = %failed, "transaction undone");
+                return tracing::debug!(topology, reason = %failed, "transaction aborted");
             }
             Failed::Fenced(_) | Failed::Unknown(_) => {
-                return tracing::warn!(topology, reason = %failed, "transaction undone");
+                return tracing::warn!(topology, reason = %failed, "transaction aborted");
             }
         };
         let now = context.clock.monotonic();
@@ -237,10 +243,10 @@ impl<C: Cluster> Lane<C> {
         sink.count_waits(tasks);
         match error.kind {
             _ if !sink.said.is_due(&error.message, now) => {
-                tracing::debug!(topology, reason = %failed, "transaction undone");
+                tracing::debug!(topology, reason = %failed, "transaction aborted");
             }
-            ErrorKind::Passing => tracing::warn!(topology, reason = %failed, "transaction undone"),
-            ErrorKind::Lasting => tracing::error!(topology, reason = %failed, "transaction undone; trying again"),
+            ErrorKind::Passing => tracing::warn!(topology, reason = %failed, "transaction aborted"),
+            ErrorKind::Lasting => tracing::error!(topology, reason = %failed, "transaction aborted; trying again"),
         }
     }
 
@@ -264,7 +270,10 @@ impl<C: Cluster> Lane<C> {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| matches!(task.phase, Phase::Running)) else { return };
         task.sweep.reset();
         if let Err(error) = self.member.start(&task.input, task.committed.next) {
-            tracing::debug!(task = %task.input, reason = %error.message, "could not be read again; it restores");
+            tracing::debug!(
+                task = %task.input, reason = %error.message,
+                "the task could not read its records again; it restores"
+            );
             self.restart(id);
         }
     }
@@ -288,12 +297,15 @@ impl<C: Cluster> Lane<C> {
             Ok(marks) => {
                 for ((id, claim), mark) in claims.into_iter().zip(marks) {
                     if mark.as_ref() != Some(&claim.mark) {
-                        tracing::warn!(row = %claim.key, "the sink's row has changed without this task; it restores");
+                        tracing::warn!(
+                            row = %claim.key,
+                            "the sink's row has changed without this task; the task restores"
+                        );
                         self.restart(id);
                     }
                 }
             }
-            Err(error) => tracing::debug!(reason = %error, "the sink's rows could not be looked at"),
+            Err(error) => tracing::debug!(reason = %error, "the sink's rows could not be read"),
         }
     }
 
@@ -303,7 +315,10 @@ impl<C: Cluster> Lane<C> {
         sink.is_tidying = sink.session.tidy().unwrap_or_else(|error| {
             let now = self.context.clock.monotonic();
             if sink.said.is_due(&error.message, now) {
-                tracing::warn!(topology = self.context.topology.name, reason = %error, "the sink was not tidied up");
+                tracing::warn!(
+                    topology = self.context.topology.name, reason = %error,
+                    "old data in the sink could not be removed"
+                );
             }
             false
         });

@@ -75,7 +75,7 @@ impl<'a> Own<'a> {
                     self.check_position(redo, position)?;
                 }
                 RedoRecord::Changelog { key, .. } if !is_of_entry(key) => {
-                    return foreign("it has a changelog record that is no entry".to_owned());
+                    return foreign("it has a changelog record that is not an entry".to_owned());
                 }
                 RedoRecord::Changelog { .. } => {}
             }
@@ -87,7 +87,7 @@ impl<'a> Own<'a> {
         match self.topics.iter().find(|(own, _)| *own == topic) {
             Some((_, partitions)) if (0..*partitions).contains(&partition) => Ok(()),
             Some(_) => foreign(format!("it writes to partition {partition} of {topic}, which does not exist")),
-            None => foreign(format!("it writes to the topic {topic:?}, and this topology does not")),
+            None => foreign(format!("it writes to the topic {topic:?}, to which this topology does not write")),
         }
     }
 
@@ -96,17 +96,17 @@ impl<'a> Own<'a> {
         let (input_id, partition) = self.input;
         if position.token != self.token || position.token.partition != partition {
             return foreign(format!(
-                "its position record is of the transaction {}, not {}",
+                "its position record belongs to the transaction {}, not {}",
                 position.token, self.token
             ));
         }
         if position.input_id != input_id.0 {
             let found = TopicId(position.input_id);
-            return foreign(format!("its position record is of an input with the id {found}, not {input_id}"));
+            return foreign(format!("its position record belongs to an input with the id {found}, not {input_id}"));
         }
         let end = position.processed.last().map(|&(_, end)| end);
         if end != Some(redo.next) || redo.began > redo.next {
-            return foreign(format!("its offsets, {} to {}, are not its position record's", redo.began, redo.next));
+            return foreign(format!("its offsets, {} to {}, do not match its position record", redo.began, redo.next));
         }
         // The task would refuse to restore from a changelog with such a record.
         if position.rules_digest != *self.rules_digest {
@@ -231,7 +231,7 @@ mod tests {
             (&[], None),
         ] {
             let reason = reason(check(&[RedoRecord::Changelog { key, value }], &position()));
-            assert!(reason.contains("no entry"), "{key:?}: {reason}");
+            assert!(reason.contains("not an entry"), "{key:?}: {reason}");
         }
     }
 
@@ -242,9 +242,9 @@ mod tests {
             change(&mut position);
             check(&[], &position)
         };
-        assert!(reason(with(|position| position.token.transaction = 8)).contains("of the transaction"));
-        assert!(reason(with(|position| position.token.partition = 3)).contains("of the transaction"));
-        assert!(reason(with(|position| position.input_id = [6; 16])).contains("of an input"));
+        assert!(reason(with(|position| position.token.transaction = 8)).contains("belongs to the transaction"));
+        assert!(reason(with(|position| position.token.partition = 3)).contains("belongs to the transaction"));
+        assert!(reason(with(|position| position.input_id = [6; 16])).contains("belongs to an input"));
         for processed in [vec![], vec![(0, 78)], vec![(0, 77), (80, 90)]] {
             let refused = check(&[], &PositionRecord { processed, ..position() });
             assert!(reason(refused).contains("70 to 77"));

@@ -116,7 +116,7 @@ pub struct Rule {
     pub grace: Duration,
     /// What is done with a request that may have been carried out.
     pub on_in_doubt: OnInDoubt,
-    /// Statuses by which the service says that it has done nothing.
+    /// Statuses with which the service says that it has done nothing.
     pub released: Vec<StatusCode>,
     /// What is done while the store is down.
     pub on_store_down: OnStoreDown,

@@ -33,12 +33,17 @@ macro_rules! with_rule {
 
 /// The top of the file.
 pub static TOP: Mapping = Mapping::of(with_rule![
-    Key::required("listen", ADDRESS, "listen: 127.0.0.1:8080", "the address that clients connect to, by HTTP/1.1 or HTTP/2"),
+    Key::required(
+        "listen",
+        ADDRESS,
+        "listen: 127.0.0.1:8080",
+        "the address that clients connect to, over HTTP/1.1 or HTTP/2",
+    ),
     Key::required(
         "upstream",
         Type::Text("an address"),
         "upstream: http://127.0.0.1:3000",
-        "the service behind: `http://` or `https://`, a host, and a port unless it is 80 or 443",
+        "the service behind the proxy: `http://` or `https://`, a host, and a port unless it is 80 or 443",
     ),
     Key::required(
         "store",
@@ -50,20 +55,21 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         "scope",
         Type::Pattern("a name of up to 100 letters, digits, `-`, `_` and `.`", "^[A-Za-z0-9._-]{1,100}$"),
         "scope: shop",
-        "the service's name, where proxies of several services [share a store](#the-proxys-store): keys are those of one \
-         service",
+        "the service's name, where proxies of several services [share a store](#the-proxys-store): a key belongs to \
+         one service only",
     ),
     Key::optional(
         "routes",
         Type::ListOrNone("a list of routes", &Type::Mapping("a mapping", &ROUTE)),
         "routes: [{path: '/charges/*', key: required}]",
-        "[rules for some of the requests](#routes); the first one that fits counts, and the keys beside it where none does",
+        "[rules for some of the requests](#routes); the first that matches applies; if none does, the top-level keys \
+         apply",
     ),
     Key::optional(
         "tls",
         Type::mapping(&TLS),
         "tls: {certificate: tls/server.pem, key: tls/server.key}",
-        "speaks TLS with clients: `certificate`, a file with the certificate and those that it is signed by, and `key`",
+        "speaks TLS with clients: `certificate`, a file with the certificate and its chain, and `key`",
     ),
     Key::optional("http", ADDRESS_OR_OFF, "http: 127.0.0.1:9464", "address of `/metrics`, `/livez` and `/readyz`, or `off`")
         .or(Omitted::Is("127.0.0.1:9464")),
@@ -71,22 +77,22 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         "upstream_protocol",
         words!["auto", "http1", "http2"],
         "upstream_protocol: http2",
-        "the protocol used towards the service: `http1`, `http2` (without TLS too, as gRPC needs it), or `auto`: HTTP/2 where TLS \
-         agrees upon it. Web sockets go by HTTP/1.1",
+        "the protocol used towards the service: `http1`, `http2` (without TLS too, as gRPC needs it), or `auto`: \
+         HTTP/2 if TLS negotiates it. Web sockets use HTTP/1.1",
     )
     .or(Omitted::Is("auto")),
     Key::optional(
         "upstream_authorities",
         FILE,
         "upstream_authorities: tls/ca.pem",
-        "a file of certificates of the authorities that the service's certificate may be from",
+        "a file of certificates of the authorities trusted to sign the service's certificate",
     )
-    .or(Omitted::Words("those of the system")),
+    .or(Omitted::Words("the system's")),
     Key::optional(
         "host",
         words!["keep", "upstream"],
         "host: upstream",
-        "the `Host` that the service gets: `keep`, the client's, or `upstream`, its own",
+        "the `Host` sent to the service: `keep` for the client's, or `upstream` for the service's own",
     )
     .or(Omitted::Is("keep")),
     Key::optional(
@@ -102,7 +108,7 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         "connections_max",
         Type::Integer("a whole number from 1 to 1000000", 1, 1_000_000),
         "connections_max: 1024",
-        "how many connections of clients are open at once. Beyond that, the connection that has been idle longest is closed \
+        "the most client connections open at once. Beyond that, the connection that has been idle longest is closed \
          for a new one; while all are at work, new ones wait",
     )
     .or(Omitted::Is("1024")),
@@ -110,16 +116,16 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         "requests_max",
         Type::Integer("a whole number from 1 to 1000000", 1, 1_000_000),
         "requests_max: 2048",
-        "how many requests are in progress at once, with a key or without, web sockets included: each may need a connection to \
-         the service. More are refused with 503",
+        "the most requests in progress at once, with or without a key, web sockets included: each may need a \
+         connection to the service. More are refused with 503",
     )
     .or(Omitted::Is("2048")),
     Key::optional(
         "at_work_max",
         Type::Integer("a whole number from 1 to 1000000", 1, 1_000_000),
         "at_work_max: 1024",
-        "how many requests under a key are at work at once, those that wait for another one and those of clients that are \
-         gone included; more are refused with 503",
+        "the most requests with a key at work at once, including those that wait for another one and those whose \
+         clients are gone; more are refused with 503",
     )
     .or(Omitted::Is("1024")),
     Key::optional(
@@ -127,24 +133,24 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         Type::Size("a size from 1B to 64GiB"),
         "bodies_bytes_max: 256MiB",
         "the memory for the bodies of requests under a key and of their answers until they are sent; requests and replays \
-         take three quarters of it at most. A request or a replay that does not fit is refused with 503, but one always \
-         fits. A first answer that does not fit is given, and only its digest is remembered",
+         take at most three quarters of it. A request or a replay that does not fit is refused with 503, but one \
+         always fits. A first answer that does not fit is given, and only its digest is remembered",
     )
     .or(Omitted::Is("256MiB")),
     Key::optional(
         "shares",
         words!["address", "none"],
         "shares: none",
-        "who has a [share](#shares) of these four bounds: each client's `address` (with `trust_forwarded`, the last address in \
-         `X-Forwarded-For`), or `none`",
+        "who gets a [share](#shares) of these four limits: each client's `address` (with `trust_forwarded`, the last \
+         address in `X-Forwarded-For`), or `none`",
     )
     .or(Omitted::Is("address")),
     Key::optional(
         "body_rate_min",
         Type::Size("a size from 1B to 1MiB"),
         "body_rate_min: 1KiB",
-        "how fast, in bytes a second on average after the first `idle_timeout`, a body under a key must arrive and a client \
-         must read an answer",
+        "the minimum average rate, in bytes a second after the first `idle_timeout`, at which the body of a request \
+         with a key must arrive and a client must read an answer",
     )
     .or(Omitted::Is("1KiB")),
     Key::optional(
@@ -158,33 +164,38 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         "head_timeout",
         Type::Duration,
         "head_timeout: 10s",
-        "how long a client may take to send a request's head, or for the beginning of TLS",
+        "how long a client may take to send a request's head, or for the TLS handshake",
     )
     .or(Omitted::Is("10s")),
     Key::optional(
         "idle_timeout",
         Type::Duration,
         "idle_timeout: 60s",
-        "how long a client's connection is kept without a request, how long the next piece of a request's body may take, \
-         and how long a client may read nothing, with HTTP/2 nothing of an answer",
+        "how long a client's connection is kept open without a request, how long the next piece of a request's body \
+         may take, and how long a client may read nothing, with HTTP/2 nothing of an answer",
     )
     .or(Omitted::Is("60s")),
     Key::optional(
         "store_timeout",
         Type::Duration,
         "store_timeout: 5s",
-        "how long the store may take for an answer, and how long it is tried to remember one",
+        "how long the store may take to answer, and how long the proxy tries to save an answer",
     )
     .or(Omitted::Is("5s")),
     Key::optional(
         "stop_timeout",
         Type::Duration,
         "stop_timeout: 25s",
-        "how long requests at work may take to end after SIGTERM; what is then left is cut off, and in doubt",
+        "how long requests at work may take to finish after SIGTERM; those left then are cut off, and in doubt",
     )
     .or(Omitted::Is("25s")),
-    Key::optional("log", Type::mapping(&LOG), "log: {format: json, level: info}", "[what is logged](operations.md#configuration), and how: `format`, `level`")
-        .or(Omitted::Words("`text`, `info`")),
+    Key::optional(
+        "log",
+        Type::mapping(&LOG),
+        "log: {format: json, level: info}",
+        "[logging](operations.md#configuration): `format` and `level`",
+    )
+    .or(Omitted::Words("`text`, `info`")),
 ]);
 
 /// A route.
@@ -193,13 +204,14 @@ pub static ROUTE: Mapping = Mapping::of(with_rule![
         "path",
         Type::Pattern("a path that begins with `/`", "^/"),
         "path: /accounts/*/charges",
-        "the paths that it is for, as clients write them. `*` in place of a segment is any one, at the end any rest",
+        "the paths it applies to, as clients write them. `*` in place of a segment matches any segment, at the end any \
+         rest",
     ),
     Key::optional(
         "methods",
         Type::List("a list of methods", &Type::Text("a method")),
         "methods: [POST]",
-        "the methods that it is for",
+        "the methods it applies to",
     )
     .or(Omitted::Words("all")),
 ]);
@@ -212,8 +224,8 @@ const KEY: Key = Key::optional(
     "key",
     words!["required", "optional", "off"],
     "key: required",
-    "whether requests that may change something must have a key (`required`), may have one (`optional`), or are passed on as \
-     they are, with a key or without (`off`)",
+    "whether requests that may change something must have a key (`required`), may have one (`optional`), or are passed \
+     on unchanged, with or without a key (`off`)",
 )
 .or(Omitted::Is("optional"));
 const HEADER: Key = Key::optional("header", HEADER_NAME, "header: X-Request-Key", "the header that carries the key")
@@ -222,9 +234,10 @@ const CALLER: Key = Key::optional(
     "caller",
     CALLERS,
     "caller: X-Tenant",
-    "the header by which [callers](#what-is-answered) are told apart, each with keys of its own; those who do not send it \
-     are one; `none` if all are. With `{header: X-Tenant, required: true}` a request under a key that does not have it is \
-     answered 400; where `header` is left out it is the one from the top, or `Authorization`",
+    "the header that tells [callers](#what-is-answered) apart, each with its own keys; clients that do not send it \
+     count as one caller; `none` if all clients are one caller. With `{header: X-Tenant, required: true}` a request \
+     with a key but without this header is answered 400; where `header` is left out it is the one from the top, or \
+     `Authorization`",
 )
 .or(Omitted::Is("Authorization"));
 const RETENTION: Key = Key::optional("retention", Type::Duration, "retention: 24h", "how long answers are remembered")
@@ -233,38 +246,39 @@ const WAIT: Key = Key::optional(
     "wait",
     Type::Duration,
     "wait: 10s",
-    "how long a request waits for the first one under its key before it is answered 409",
+    "how long a request waits for an earlier one with the same key before it is answered 409",
 )
 .or(Omitted::Words("not at all"));
 const LEASE: Key = Key::optional(
     "lease",
     Type::Duration,
     "lease: 30s",
-    "how long a request's holder may be silent before the request counts as in doubt; at least `1s`",
+    "how long the process that carries a request out may be silent before the request counts as in doubt; at least \
+     `1s`",
 )
 .or(Omitted::Is("30s"));
 const GRACE: Key = Key::optional(
     "grace",
     Type::Duration,
     "grace: 5m",
-    "how long a request stays reserved after its `timeout`, since the service may still be at work: others under its key are \
-     answered as while it is. After that it is in doubt. `timeout` and `grace` together are to be longer than the service \
-     ever works",
+    "how long a request stays reserved after its `timeout`, since the service may still be working on it: meanwhile \
+     others with its key are answered as if it were at work. After that it is in doubt. `timeout` and `grace` together \
+     are to be longer than the service ever works",
 )
 .or(Omitted::Is("60s"));
 const ON_IN_DOUBT: Key = Key::optional(
     "on_in_doubt",
     words!["run", "refuse"],
     "on_in_doubt: refuse",
-    "a request may have been carried out and nobody knows: `run` carries it out again (at least once), `refuse` never does \
-     (at most once), and an answer of 408, or of 500 or more, leaves it [in doubt](#in-doubt) too",
+    "it is not known whether a request was carried out: `run` carries it out again (at least once), `refuse` never \
+     does (at most once), and an answer of 408, or of 500 or more, leaves it [in doubt](#in-doubt) too",
 )
 .or(Omitted::Is("run"));
 const RELEASED: Key = Key::optional(
     "released",
-    Type::ListOrNone("a list of statuses, each from 400 to 599, or `4xx` for those from 400 to 499 but 408", &STATUS),
+    Type::ListOrNone("a list of statuses, each from 400 to 599, or `4xx` for 400 to 499 except 408", &STATUS),
     "released: [4xx, 503]",
-    "statuses from 400 to 599, or `4xx` for those from 400 to 499 but 408, by which the service says that it has done \
+    "statuses from 400 to 599, or `4xx` for 400 to 499 except 408, with which the service says that it has done \
      nothing. After these a request is released: nothing is remembered, and the next one is carried out. 408, and statuses \
      of 500 and more, matter only with `on_in_doubt: refuse`",
 )
@@ -280,15 +294,15 @@ const FINGERPRINT_OF: Key = Key::optional(
     "fingerprint",
     Type::mapping(&FINGERPRINT),
     "fingerprint: {except: [sent_at]}",
-    "[what a request asks for](#what-is-answered), beside method, path, query and body: `headers` that \
+    "[what makes two requests the same](#what-is-answered), besides method, path, query and body: `headers` that \
      count too, and `except`, fields of JSON that do not",
 )
-.or(Omitted::Words("all of the body, no header"));
+.or(Omitted::Words("the whole body, no headers"));
 const REMEMBERED: Key = Key::optional(
     "remember",
     Type::mapping(&REMEMBER),
     "remember: {headers: [content-type, x-charge-id]}",
-    "`headers` of answers that are remembered, and given again",
+    "`headers` of answers that are remembered and replayed",
 )
 .or(Omitted::Words("`content-type`, `content-encoding`, `content-language`, `etag`, `link`, `location`, and those of [CORS](#browsers)"));
 const REQUEST_BYTES_MAX: Key = Key::optional(
@@ -302,22 +316,22 @@ const ANSWER_BYTES_MAX: Key = Key::optional(
     "answer_bytes_max",
     Type::Size("a size from 1B to 64MiB"),
     "answer_bytes_max: 1MiB",
-    "the largest body of an answer that is remembered; of a larger one its digest is",
+    "the largest answer body that is remembered; for a larger one only its digest is",
 )
 .or(Omitted::Is("1MiB"));
 const TIMEOUT: Key = Key::optional(
     "timeout",
     Type::Duration,
     "timeout: 60s",
-    "how long the service may take to begin its answer once it has the request; then 504. Under a key also how long each \
-     piece of the answer may take, unless it is a stream of events",
+    "how long the service may take to begin its answer once it has the request; after that, 504. For requests with a \
+     key also how long each piece of the answer may take, unless it is a stream of events",
 )
 .or(Omitted::Is("60s"));
 const RESERVATION_HEADER: Key = Key::optional(
     "reservation_header",
     HEADER_NAME,
     "reservation_header: Idempotency-Reservation",
-    "the header in which the service is told its reservation, as `ID.TOKEN` in hexadecimal digits",
+    "the header that tells the service its reservation, as `ID.TOKEN` in hexadecimal digits",
 );
 
 /// `caller` as a mapping.
@@ -328,19 +342,14 @@ pub static CALLER_OF: Mapping = Mapping::of(&[
         "required",
         Type::Boolean,
         "required: true",
-        "whether a request under a key that does not have it is refused with 400",
+        "whether a request with a key but without this header is refused with 400",
     )
     .or(Omitted::Is("false")),
 ]);
 
 /// `tls`.
 pub static TLS: Mapping = Mapping::of(&[
-    Key::required(
-        "certificate",
-        FILE,
-        "certificate: tls/server.pem",
-        "the certificate, and those that it is signed by, as PEM",
-    ),
+    Key::required("certificate", FILE, "certificate: tls/server.pem", "the certificate and its chain, as PEM"),
     Key::required("key", FILE, "key: tls/server.key", "its private key, as PEM"),
 ]);
 
@@ -358,7 +367,7 @@ pub static FINGERPRINT: Mapping = Mapping::of(&[
         "except",
         Type::ListOrNone("a list of fields of JSON", &Type::Text("a field of JSON")),
         "except: [sent_at, meta.attempt]",
-        "fields of JSON bodies that do not count",
+        "fields of JSON bodies that are ignored",
     ),
 ]);
 

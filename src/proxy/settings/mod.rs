@@ -48,7 +48,7 @@ fn load_file(file: Arc<File>, environment: &dyn Environment, mut report: Report)
         if let Some(place) = topologys_key(&tree) {
             let name = reader.file.name().to_owned();
             let help = format!("check it with `ratchet check {name}`, run it with `ratchet run {name}`");
-            let message = "this is a topology, no proxy's file".to_owned();
+            let message = "this is a topology, not a proxy's file".to_owned();
             reader.mistake(place, message, "a proxy's file has no such key", help);
             return None;
         }

@@ -61,7 +61,7 @@ pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
         && listen.value.port() != 0
     {
         let message = "`http` is the address that clients connect to".to_owned();
-        reader.mistake(field.place(), message, "`listen` is the same", "name another port");
+        reader.mistake(field.place(), message, "`listen` has the same address", "name another port");
     }
     Some(Config {
         listen: listen?.value,
@@ -101,7 +101,7 @@ fn upstream(top: &Fields<'_>, reader: &mut Reader<'_>) -> Option<Origin> {
         Ok(origin) => Some(origin),
         Err(why) => {
             let place = authorities.map_or(field.place(), |file| file.place);
-            reader.mistake(place, why, "needed for TLS with the service", "name a file of certificates in PEM");
+            reader.mistake(place, why, "required for TLS with the service", "name a PEM file of certificates");
             None
         }
     }
@@ -117,7 +117,7 @@ fn with_clients(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Renewed<ru
     match tls.now() {
         Ok(_) => Some(tls),
         Err(why) => {
-            let help = "name a file with a certificate in PEM, and one with its private key";
+            let help = "name a PEM file with a certificate, and one with its private key";
             reader.mistake(field.place(), why, "needed here", help);
             None
         }
@@ -192,7 +192,7 @@ fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut R
         let route = Route { path: Some(path.value), methods, rule };
         if let Some(before) = routes.iter().find(|before| hides(before, &route)) {
             let message = format!("the route `{}` is never used", route.name());
-            let label = format!("`{}` before it fits all of its requests", before.name());
+            let label = format!("`{}` before it already matches all of its requests", before.name());
             reader.mistake(place, message, label, "put the narrower route first, or remove one of them");
         }
         routes.push(route);
@@ -217,23 +217,25 @@ fn uses_statuses(rule: &Rule) -> bool {
 fn warn_of_unused_statuses(fields: &Fields<'_>, is_used: bool, reader: &mut Reader<'_>) {
     let Some(place) = fields.get("released").map(Field::place).filter(|_| !is_used) else { return };
     let message =
-        "`released` is of no use: after every answer of 408, or of 500 or more, the next request is carried out";
-    let help = "write `on_in_doubt: refuse`, by which only these statuses release a request, or leave `released` out";
+        "`released` has no effect: after an answer of 408, or of 500 or more, the next request is carried out anyway";
+    let help = "write `on_in_doubt: refuse`, so that only these statuses release a request, or remove `released`";
     reader.report.warning((&reader.file, place), message.to_owned(), "not used", help);
 }
 
 /// Warns of a missing `caller`: it decides who gets whose answers, so the file's author has to have considered it.
 fn warn_of_unsaid_callers(top: &Fields<'_>, reader: &mut Reader<'_>) {
     let Some(place) = top.get("upstream").map(Field::place) else { return };
-    let message = "nothing tells callers apart: all clients that send no `Authorization` count as one caller, and get each other's answers";
+    let message = "nothing says how to tell callers apart: all clients without `Authorization` count as one caller, \
+                   and may receive each other's answers";
     let help = if reader.file.name() == COMMAND_LINE {
-        "give `--caller none` if all clients are one, or `--caller` with the header that a gateway in front sets; in a file \
-         (`--config`), `caller: {required: true}` refuses those who do not send it"
+        "pass `--caller none` if all clients are one caller, or `--caller HEADER` with the header that a gateway in \
+         front sets; in a file (`--config`), `caller: {required: true}` refuses clients that do not send \
+         `Authorization`"
     } else {
-        "write `caller: {required: true}`, which refuses those who do not send it, the header that a gateway in front sets, or \
-         `caller: none` if all clients are one"
+        "write `caller: {required: true}`, which refuses clients that do not send `Authorization`, `caller: HEADER` \
+         with the header that a gateway in front sets, or `caller: none` if all clients are one caller"
     };
-    reader.report.warning((&reader.file, place), message.to_owned(), "the service that they call", help);
+    reader.report.warning((&reader.file, place), message.to_owned(), "the service that these clients call", help);
 }
 
 /// Whether every request of a route falls under an earlier route.

@@ -122,8 +122,8 @@ fn warn_of_named_callers(name: &HeaderName, place: Place, reader: &mut Reader<'_
         return;
     }
     let message = format!(
-        "`caller` is a header that clients may make up: a client that sends another's `{name}` and key gets the answer, \
-         without the service being asked"
+        "`caller` is a header that clients can forge: a client that sends another's `{name}` and key gets the answer, \
+         without the service being involved"
     );
     let help = "have a gateway in front authenticate clients, set this header, and remove what they send in it";
     reader.report.warning((&reader.file, place), message, "not `Authorization`", help);
@@ -135,17 +135,18 @@ fn warn_of_store(fields: &Fields<'_>, rule: &Rule, store: Option<&str>, reader: 
     if rule.on_store_down == OnStoreDown::Pass
         && let Some(place) = at("on_store_down")
     {
-        let message = "while the store does not answer, requests are passed on unprotected: a repeated one may be carried \
-                       out twice";
-        let help = "write `on_store_down: refuse`, which answers 503 meanwhile, unless that is meant";
+        let message = "while the store does not answer, requests are passed on unprotected: a repeated request may be \
+                       carried out twice";
+        let help = "unless this is intended, write `on_store_down: refuse`, which answers 503 instead";
         reader.report.warning((&reader.file, place), message.to_owned(), "unprotected", help);
     }
     if let Some(kind) = store.filter(|kind| *kind != "postgres")
         && let Some(place) = at("reservation_header")
     {
-        let message = format!("`reservation_header` needs the store in PostgreSQL, and this one is `{kind}`");
-        let label = "a service can do nothing with what it is told";
-        let help = "write `store: {postgres: {url: ...}}` with the database that the service works in, or leave the header out";
+        let message = format!("`reservation_header` needs a store in PostgreSQL, but this one is `{kind}`");
+        let label = "the service cannot use it";
+        let help =
+            "write `store: {postgres: {url: ...}}` with the database that the service uses, or remove the header";
         reader.report.warning((&reader.file, place), message, label, help);
     }
 }
@@ -155,14 +156,14 @@ fn check_together(fields: &Fields<'_>, rule: &Rule, reader: &mut Reader<'_>) {
     if rule.reservation_header.as_ref() == Some(&rule.header)
         && let Some(place) = at("reservation_header").or_else(|| at("header"))
     {
-        let message = "`reservation_header` is the header of the key".to_owned();
+        let message = "`reservation_header` is the same header as that of the key".to_owned();
         reader.mistake(place, message, "here", "name another header, such as `Idempotency-Reservation`");
     }
     if rule.retention < rule.lease
         && let Some(place) = at("retention").or_else(|| at("lease"))
     {
         let message =
-            "answers are to be remembered for less time than a request may be at work: `retention`, `lease`".to_owned();
+            "answers would be remembered for less time than a request may be at work: `retention`, `lease`".to_owned();
         reader.mistake(place, message, "here", "raise `retention`, or lower `lease`");
     }
 }

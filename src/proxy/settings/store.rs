@@ -23,8 +23,8 @@ pub static STORE: Mapping = Mapping {
             "embedded",
             Type::mapping(&EMBEDDED),
             "embedded: {dir: /var/lib/ratchet/requests}",
-            "in a folder, `dir`, of this process alone, created if it does not exist; `store_bytes_max` [bounds its \
-             size](#how-large-the-embedded-store-gets)",
+            "in a folder, `dir`, used only by this process and created if it does not exist; `store_bytes_max` [bounds \
+             its size](#how-large-the-embedded-store-gets)",
         ),
         Key::optional(
             "postgres",
@@ -47,7 +47,7 @@ static EMBEDDED: Mapping = Mapping::of(&[
         "store_bytes_max",
         Type::Size("a size from 128MiB to 16TiB"),
         "store_bytes_max: 10GiB",
-        "the bound on the size of its files. Beyond that, requests under new keys are refused with 503",
+        "the largest total size of its files. Beyond that, requests under new keys are refused with 503",
     ),
 ]);
 
@@ -121,7 +121,7 @@ pub fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<StoreConfig> {
     let mut given = KINDS.iter().filter_map(|kind| Some((*kind, fields.get(kind)?)));
     let Some((kind, below)) = given.next() else {
         if KINDS.iter().all(|kind| fields.misspelt(kind).is_none()) {
-            let message = format!("`store` must say which one: {}", listed(KINDS));
+            let message = format!("`store` must name one kind: {}", listed(KINDS));
             reader.mistake(field.place(), message, "none is named", "write e.g. `store: {embedded: {dir: requests}}`");
         }
         return None;
@@ -171,7 +171,7 @@ fn address(
     if let Err(problem) = check(url.value.reveal()) {
         let message = format!("`{name}` is not the address of {what}: {problem}");
         let help = format!("write e.g. `url: ${{env:STORE_URL}}`, which holds `{example}`");
-        reader.mistake(url.place, message, "such an address is needed", help);
+        reader.mistake(url.place, message, "not a valid address", help);
         return None;
     }
     let source = reader.file.text().get(url.place.start..url.place.end()).unwrap_or_default();

@@ -87,7 +87,7 @@ fn senseless_settings_are_refused() {
     refused("routes: [{path: /a, methods: [PUT]}, {path: /a, methods: [PUT]}]\n", "never used");
     loaded(&format!("{SMALL}routes: [{{path: /a, methods: [PUT]}}, {{path: /a}}]\n"));
     refused("http: 127.0.0.1:8080\n", "`http` is the address that clients connect to");
-    refused("reservation_header: idempotency-key\n", "`reservation_header` is the header of the key");
+    refused("reservation_header: idempotency-key\n", "`reservation_header` is the same header as that of the key");
     refused("retention: 10s\n", "`retention`, `lease`");
     refused("scope: the shop\n", "`scope` must be a name of up to 100 letters");
     refused(&format!("scope: {}\n", "s".repeat(101)), "`scope` must be a name");
@@ -110,7 +110,7 @@ fn warned(more: &str) -> Vec<(usize, String)> {
 fn missing_caller_is_warned_about() {
     let unsaid = |more: &str| match &warned(more)[..] {
         [] => false,
-        [(2, message)] => message.starts_with("nothing tells callers apart"),
+        [(2, message)] => message.starts_with("nothing says how to tell callers apart"),
         other => panic!("{other:?}"),
     };
     for more in [
@@ -151,7 +151,7 @@ fn callers_header_may_be_required() {
         [(tenant.clone(), true), (other, true), (tenant.clone(), false), (None, false), (tenant, true)]
     );
     let places: Vec<usize> = config.warnings.iter().map(|odd| odd.position().map_or(0, |(_, line, _)| line)).collect();
-    assert_eq!(places, [4, 7], "each named header that clients may make up: {:?}", config.warnings);
+    assert_eq!(places, [4, 7], "each named header that clients can forge: {:?}", config.warnings);
     let plain = loaded(&format!("{SMALL}caller: {{required: true}}\n"));
     let rule = &plain.routes[0].rule;
     assert_eq!((rule.caller.clone(), rule.caller_required), (Some(http::header::AUTHORIZATION), true));
@@ -184,7 +184,7 @@ fn unprotected_requests_and_a_useless_header_are_warned_about() {
         assert!(all.len() == 1 && all[0].0 == line && all[0].1.starts_with(down), "{more}: {all:?}");
     }
     assert!(warned("on_store_down: refuse\ncaller: none\n").is_empty());
-    let useless = "`reservation_header` needs the store in PostgreSQL, and this one is `embedded`";
+    let useless = "`reservation_header` needs a store in PostgreSQL, but this one is `embedded`";
     for (more, line) in [("reservation_header: x-r\n", 4), ("routes:\n  - {path: /a, reservation_header: x-r}\n", 5)] {
         assert_eq!(warned(&format!("{more}caller: none\n")), [(line, useless.to_owned())], "{more}");
     }
@@ -279,7 +279,7 @@ fn method_in_lower_case_is_refused() {
 fn topology_is_recognised() {
     let topology =
         "name: payments\ninput: {topics: [payments]}\nidentity: value.id\noutput: {topic: payments.unique}\n";
-    assert_eq!(mistakes(topology), [(1, "this is a topology, no proxy's file".to_owned())]);
+    assert_eq!(mistakes(topology), [(1, "this is a topology, not a proxy's file".to_owned())]);
     told(topology, &["check it with `ratchet check proxy.yaml`, run it with `ratchet run proxy.yaml`"]);
     // A proxy's file with a stray key of a topology is still a proxy's file.
     assert_eq!(mistakes(&format!("{SMALL}name: payments\ncaller: none\n")), [(4, "unknown key `name`".to_owned())]);
@@ -336,11 +336,11 @@ fn missing_caller_on_the_command_line_is_warned_about_as_in_a_file() {
     let help = |text: &str, name: &str| {
         let config = load_text(name, text, &Fake::default()).unwrap_or_else(|all| panic!("{}", all.render(false)));
         let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
-        assert!(warning.message().contains("get each other's answers"), "{warning}");
+        assert!(warning.message().contains("receive each other's answers"), "{warning}");
         warning.help_text().unwrap_or_default().to_owned()
     };
     let text = given("http://a", None, ("embedded", "d", None));
-    assert!(help(&text, COMMAND_LINE).starts_with("give `--caller none`"));
+    assert!(help(&text, COMMAND_LINE).starts_with("pass `--caller none`"));
     assert!(help(SMALL, "proxy.yaml").starts_with("write `caller: {required: true}`"));
 }
 

@@ -106,7 +106,7 @@ impl Settle for Requests {
                 "already" => Ok(Settled::Already),
                 "under_way" => Ok(Settled::UnderWay { lease_until_ms: lease }),
                 "unknown" => Ok(Settled::Unknown),
-                word => Err(Error::Refused(format!("it says {word:?}"))),
+                word => Err(Error::Refused(format!("unexpected reply from the script: {word:?}"))),
             }
         })
     }

@@ -33,7 +33,7 @@ impl Compiler<'_> {
         let example = "write e.g. `url: ${env:REDIS_URL}`, which holds `redis://user:password@host:6379/0`";
         if let Err(problem) = redis::check_url(url.value.reveal()) {
             let message = format!("`gate.redis.url` is not the address of a server of Redis: {problem}");
-            self.mistake(url.place, message, "such an address is needed", example);
+            self.mistake(url.place, message, "not a valid address", example);
         } else if self.is_password_written(url) {
             let message = "the password in `gate.redis.url` is a secret and must not be written out".to_owned();
             let help = "write `url: ${env:REDIS_URL}` or `url: ${file:PATH}`, or one of these in the password's place";

@@ -59,7 +59,7 @@ impl Compiler<'_> {
             Ok(address) => address,
             Err(problem) => {
                 let message = format!("`sink.http.url` is not the address of a request: {problem}");
-                self.mistake(url.place, message, "such an address is needed", address_help(problem));
+                self.mistake(url.place, message, "not a valid address", address_help(problem));
                 return;
             }
         };

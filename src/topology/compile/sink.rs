@@ -81,7 +81,7 @@ impl Compiler<'_> {
         let problem = secrets::url_problem(written).map(str::to_owned);
         if let Some(problem) = problem.or_else(|| effect::postgres::check_url(written).err()) {
             let message = format!("`sink.postgres.url` is not the address of a database: {problem}");
-            self.mistake(url.place, message, "such an address is needed", example);
+            self.mistake(url.place, message, "not a valid address", example);
         } else if self.is_password_written(url) {
             let message = "the password in `sink.postgres.url` is a secret and must not be written out".to_owned();
             let help =

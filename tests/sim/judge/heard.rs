@@ -158,7 +158,7 @@ impl Said {
             "restore set back" if is_full && COMMITTED.take() => coverage::FULL_AT_COMMIT,
             "store is damaged; rebuilding it from the changelog" => coverage::DAMAGE_MET,
             "store cannot be built upon; rebuilding it from the changelog" => coverage::REBUILT,
-            "the output fails this task; isolating it" => coverage::ISOLATED,
+            "this task's output fails; isolating the task" => coverage::ISOLATED,
             text if text.starts_with("a record's timestamp is in the future by this host's clock but not") => {
                 coverage::CLOCK_DOUBTED
             }

@@ -254,7 +254,7 @@ fn broker_that_cannot_be_read_is_named_by_what_it_lacks() {
     rig.start(0, 0);
     rig.run(500);
     let [(0, trouble)] = rig.troubles[..] else { panic!("{:?}", rig.troubles) };
-    assert_eq!(trouble.to_string(), "the partition's leader does not offer the version of Fetch that is needed");
+    assert_eq!(trouble.to_string(), "the partition's leader does not support the required version of Fetch");
 }
 
 #[test]

@@ -15,9 +15,9 @@ pub(super) enum Error {
     Empty,
     #[error("it has more than {KEY_BYTES_MAX} bytes")]
     TooLong,
-    #[error("there is more than one")]
+    #[error("there is more than one key")]
     Several,
-    #[error("it has a byte that is no visible ASCII character")]
+    #[error("it contains a byte that is not a visible ASCII character")]
     Character,
     #[error("its quotes are not closed, or something follows them")]
     Quotes,

@@ -213,7 +213,7 @@ impl Idempotency {
         self
     }
 
-    /// Statuses by which the service says that it has done nothing: these answers are not remembered, and the next
+    /// Statuses with which the service says that it has done nothing: these answers are not remembered, and the next
     /// request is carried out, even with [`OnInDoubt::Refuse`]. None by default; statuses below 400 are ignored. An
     /// answer that has [`NotRun`](super::NotRun) among its extensions needs no such status.
     pub fn released(mut self, statuses: impl IntoIterator<Item = StatusCode>) -> Self {

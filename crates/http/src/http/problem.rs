@@ -85,7 +85,8 @@ impl Problem {
                 "urn:ratchet:idempotency:key-missing",
                 "An idempotency key is required",
                 format!(
-                    "send the header {header}, with a value of your own for each thing to be done, and with the same one when you repeat it"
+                    "send the header {header} with a new value for each request, and with the same value when you \
+                     repeat a request"
                 ),
             ),
             Self::KeyInvalid(header, error) => (
@@ -93,17 +94,20 @@ impl Problem {
                 "urn:ratchet:idempotency:key-invalid",
                 "The idempotency key is invalid",
                 format!(
-                    "the header {header} is no key: {error}; send one value of up to {} visible characters, such as a UUID",
+                    "the header {header} is not a valid key: {error}; send one value of up to {} visible characters, \
+                     such as a UUID",
                     key::KEY_BYTES_MAX
                 ),
             ),
             Self::CallerMissing(header) => (
                 StatusCode::BAD_REQUEST,
                 "urn:ratchet:idempotency:caller-missing",
-                "It is not said who the caller is",
+                "The caller is not identified",
                 match header {
-                    Some(header) => format!("send the header {header}: keys are their caller's own"),
-                    None => "say who you are, as this service wants it: keys are their caller's own".to_owned(),
+                    Some(header) => format!("send the header {header}: each key belongs to its caller"),
+                    None => {
+                        "identify yourself in the way this service requires: each key belongs to its caller".to_owned()
+                    }
                 },
             ),
             Self::BodyUnread => (
@@ -116,33 +120,33 @@ impl Problem {
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "urn:ratchet:idempotency:body-too-large",
                 "The request's body is too large to be sent under a key",
-                format!("a request under a key has at most {bytes_max} bytes"),
+                format!("the body of a request with a key may have at most {bytes_max} bytes"),
             ),
             Self::OtherRequest => (
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "urn:ratchet:idempotency:key-used",
-                "The idempotency key stands for another request",
-                "the first request under this key asked for something else; send a new key for a new request"
-                    .to_owned(),
+                "The idempotency key was used for another request",
+                "the first request with this key was different; use a new key for a new request".to_owned(),
             ),
             Self::InProgress => (
                 StatusCode::CONFLICT,
                 "urn:ratchet:idempotency:in-progress",
                 "The request is being carried out",
-                "an earlier one under this key is not done yet; send it again later, with the same key".to_owned(),
+                "an earlier request with this key is still in progress; retry later with the same key".to_owned(),
             ),
             Self::InDoubt(_) => (
                 StatusCode::CONFLICT,
                 "urn:ratchet:idempotency:in-doubt",
                 "The request may have been carried out",
-                "an earlier one under this key was cut off or has failed, and is not carried out again; look whether it was done"
+                "an earlier request with this key was interrupted or failed, and is not carried out again; check \
+                 whether it took effect"
                     .to_owned(),
             ),
             Self::Dropped => (
                 StatusCode::CONFLICT,
                 "urn:ratchet:idempotency:dropped",
                 "The request was not carried out, and will not be",
-                "somebody has decided so; send a new key for a new request".to_owned(),
+                "an operator has decided so; use a new key for a new request".to_owned(),
             ),
             Self::AnswerLost => (
                 StatusCode::BAD_GATEWAY,
@@ -159,7 +163,7 @@ impl Problem {
             Self::StoreDown => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "urn:ratchet:idempotency:store-down",
-                "It cannot be told whether the request was carried out before",
+                "It is not known whether the request was carried out before",
                 "nothing was done; send it again later, with the same key".to_owned(),
             ),
             Self::StoreFull => (

@@ -46,7 +46,8 @@ pub(super) fn replay(answer: &Answer, share: Share) -> Response<Body> {
             sha256: Some(format::hex(sha256)),
         }),
         AnswerBody::CutOff => Some(NotKept {
-            idempotency: "the request was carried out; its answer was too large to be kept, or a stream, and is not known to have reached its end",
+            idempotency: "the request was carried out; its answer was too large to be kept, or a stream, and may not \
+                          have been sent completely",
             bytes: None,
             sha256: None,
         }),
@@ -119,7 +120,7 @@ impl Digested {
             let _one = one;
             let kept = shared.in_time(shared.store.complete(held, &answer, shared.settings.retention)).await;
             if let Err(error) = kept {
-                tracing::warn!(%error, "an answer's digest could not be remembered; that it was given is");
+                tracing::warn!(%error, "an answer's digest could not be remembered, only that the answer was given");
             }
         });
     }

@@ -165,7 +165,7 @@ impl Shared {
                     Ok(0) => TIDY,
                     Ok(_) => TIDY_PAUSE,
                     Err(error) => {
-                        tracing::warn!(%error, "requests that are over could not be removed");
+                        tracing::warn!(%error, "expired requests could not be removed");
                         TIDY
                     }
                 };
@@ -304,7 +304,10 @@ impl Guarded {
         let problem = match self.find(held).await {
             Ok(Found::Reserved { taken_over }) => {
                 if taken_over {
-                    tracing::warn!(request = %self.id.short(), "a request is taken over: its holder let its lease pass");
+                    tracing::warn!(
+                        request = %self.id.short(),
+                        "a request was taken over: its previous holder's lease has expired"
+                    );
                 }
                 return Next::CarryOut(held);
             }
@@ -336,7 +339,7 @@ impl Guarded {
                 // store is asked again: if nobody has, the reservation is still this one's, and its lease begins anew.
                 Found::Reserved { .. } if surroundings.now().saturating_sub(asked_at) >= settings.lease / 2 => {
                     if was_late {
-                        return Err(Error::Unavailable("it takes longer than half a lease".to_owned()));
+                        return Err(Error::Unavailable("it takes longer than half a lease to answer".to_owned()));
                     }
                     was_late = true;
                 }

@@ -65,7 +65,7 @@ pub(super) struct Settings {
     pub bodies_bytes_max: usize,
     pub on_store_down: OnStoreDown,
     pub on_in_doubt: OnInDoubt,
-    /// Statuses by which the service says that it has done nothing.
+    /// Statuses with which the service says that it has done nothing.
     pub released: Vec<StatusCode>,
 }
 

@@ -150,7 +150,10 @@ impl Guarded {
             match extended {
                 Ok(Kept::Yes) => {}
                 Ok(Kept::Fenced) => {
-                    tracing::warn!(request = %self.id.short(), "a request that is at work was taken over: it was silent beyond its lease");
+                    tracing::warn!(
+                        request = %self.id.short(),
+                        "a request that is at work was taken over: its lease was not extended in time"
+                    );
                     return future::pending().await;
                 }
                 Err(error) => tracing::warn!(request = %self.id.short(), %error, "a lease could not be extended"),
@@ -262,7 +265,11 @@ impl Shared {
         let told = move |changed| {
             if let Err(error) = changed {
                 let request = held.id.short();
-                tracing::warn!(%request, %error, "a request could not be released: its lease has to end");
+                tracing::warn!(
+                    %request,
+                    %error,
+                    "a request could not be released: it stays reserved until its lease expires"
+                );
             }
         };
         match self.in_time(change(self)).await {
@@ -334,7 +341,7 @@ impl Shared {
                 // No client has got any of it yet, and none must get half of it.
                 Err(error) => {
                     let (request, why) = (id.short(), error.to_string());
-                    tracing::warn!(request, %why, "an answer under a key broke off: the request is in doubt");
+                    tracing::warn!(request, %why, "an answer broke off: the request is in doubt");
                     let service = if error.is::<GivenUp>() { Service::GivenUp } else { Service::Ended };
                     return Ran::InDoubt(Unknown::Answer(Box::new(Problem::AnswerLost.answer())), service);
                 }
@@ -367,7 +374,7 @@ impl Shared {
                 tracing::warn!(
                     request,
                     status,
-                    "the service has failed, perhaps after it had done its work: the request is in doubt"
+                    "the service failed, perhaps after doing its work: the request is in doubt"
                 );
                 ControlFlow::Break(Ran::InDoubt(Unknown::Answer(Box::new(answer)), Service::Ended))
             }

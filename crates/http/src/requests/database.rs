@@ -102,7 +102,7 @@ impl Database {
             }
             Some(_) => {
                 return Err(Error::Refused(format!(
-                    "{} was written by a later release; run that one, or name another folder",
+                    "{} was written by a later release; run that release, or name another folder",
                     dir.display()
                 )));
             }
@@ -172,7 +172,10 @@ impl Database {
     fn wait_for_files(&self) -> Result<(), Error> {
         while self.number(STOPPED) > 0 {
             if self.passed.are_exceeded_by(self.number(FAILED)) {
-                return Err(Error::Full(format!("{}: its files could not be written", self.db.path().display())));
+                return Err(Error::Full(format!(
+                    "{}: the database could not write its files",
+                    self.db.path().display()
+                )));
             }
             pause();
         }

@@ -11,7 +11,7 @@ use crate::request::Error;
 /// The file that marks the folder, its text, and the lock file.
 const MARKER: &str = ".ratchet-requests";
 const MARKER_TEXT: &str = "This folder belongs to ratchet: it holds the answers to HTTP requests that must not be carried out twice.\n\
-    They are nowhere else. Keep nothing else here.\n";
+    They exist nowhere else. Keep nothing else here.\n";
 const LOCK: &str = "lock";
 
 /// Refuses a folder without the marker.
@@ -19,7 +19,7 @@ pub(super) fn expect(dir: &Path) -> Result<(), Error> {
     if dir.join(MARKER).exists() {
         return Ok(());
     }
-    Err(Error::Refused(format!("{} holds no requests: no proxy has had it as its store", dir.display())))
+    Err(Error::Refused(format!("{} holds no requests: no proxy has used it as its store", dir.display())))
 }
 
 /// Locks and marks the folder.
@@ -42,7 +42,7 @@ pub(super) fn take(dir: &Path) -> Result<FileLock, Error> {
     // `Unavailable`, since the other process may end.
     FileLock::try_take(&dir.join(LOCK)).map_err(failed)?.ok_or_else(|| {
         Error::Unavailable(format!(
-            "{} is in use by another process; stop that one, or name another folder; several processes share \
+            "{} is in use by another process; stop that process, or name another folder; to share a store, use \
              PostgreSQL or Redis",
             dir.display()
         ))

@@ -122,7 +122,7 @@ impl Room {
         };
         match thread::Builder::new().name("requests-compact".to_owned()).spawn(compact) {
             Ok(thread) => (self.compacting, self.has_removed) = (Some(thread), false),
-            Err(error) => tracing::warn!(%error, "the store could not be compacted: no thread"),
+            Err(error) => tracing::warn!(%error, "the store could not be compacted: no thread could be started"),
         }
     }
 

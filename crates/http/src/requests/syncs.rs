@@ -73,7 +73,7 @@ impl Portion {
             self.waiting.retain(|(reply, _)| !reply.is_closed());
             self.bytes = self.waiting.iter().map(|(_, said)| bytes_of(said)).sum();
             if is_full(self) && !self.waiting.is_empty() {
-                return Some((reply, Error::Unavailable("too many wait for the disk".to_owned())));
+                return Some((reply, Error::Unavailable("too many requests wait for the disk".to_owned())));
             }
         }
         self.bytes += bytes;

@@ -251,7 +251,7 @@ impl Writer {
     /// Handles a write or a sync without room: from now on the database is only read.
     pub fn only_read(&mut self, error: &Error) {
         if !self.is_only_read() {
-            tracing::error!(%error, "the store cannot write: it takes no new requests, and still answers known ones");
+            tracing::error!(%error, "the store cannot write: it takes no new requests, but still answers known ones");
         }
         self.no_room = Some((start(), error.clone()));
         self.at_ease = 0;
@@ -287,7 +287,7 @@ impl Writer {
 
     /// Handles a failed write or sync, after which nobody knows what is on the disk.
     pub fn fail(&mut self, error: &Error) {
-        tracing::error!(%error, "requests could not be written: the store is closed, and opened again soon");
+        tracing::error!(%error, "requests could not be written: the store is closed, and will be reopened soon");
         self.close(error);
     }
 

@@ -123,7 +123,7 @@ fn naming_codes_twice_is_an_error() {
     let twice = vec![(Codes::One(404), Named::Done), (Codes::Hundred(4), Named::Hold), (Codes::One(404), Named::Done)];
     let error = Answers::new(twice).unwrap_err();
     assert_eq!(error, Error::Twice(Codes::One(404)));
-    assert_eq!(error.to_string(), "the answers 404 are named twice: remove one of them");
+    assert_eq!(error.to_string(), "the answers 404 are listed twice: remove one of the entries");
 }
 
 #[test]

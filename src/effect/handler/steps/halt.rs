@@ -23,7 +23,7 @@ impl Steps {
     pub(super) fn failed(&mut self, name: &str, error: StepError) -> StepError {
         match error.kind() {
             Kind::Rejected if self.request.may_have_acted && !sabotage::is_on(Sabotage::StepRefusedAfterAll) => {
-                let words = format!("the step `{name}` was refused, and an attempt before may have done it: {error}");
+                let words = format!("the step `{name}` was refused, but an earlier attempt may have done it: {error}");
                 return self.halt(Halt::InDoubt(words));
             }
             Kind::Rejected => {
@@ -42,7 +42,8 @@ impl Steps {
     /// Why no further step begins; `None` if one may begin.
     pub(super) fn halted(&mut self) -> Option<Halt> {
         if let (None, Some(name)) = (&self.halt, &self.within) {
-            let words = format!("the step `{name}` was begun, and its future was dropped: await it to its end");
+            let words =
+                format!("the future of the step `{name}` was dropped before it had finished: await it to completion");
             self.halt = Some(Halt::Failed(StepError::unknown(words)));
         }
         self.halt.clone()

@@ -49,7 +49,7 @@ impl Steps {
     fn register(&mut self, name: &str, undo: Undo) {
         // Checked now, not when the record has been rejected and half of it is undone.
         let is_taken = self.undo.iter().any(|(other, _)| other == name);
-        if let Some(words) = wrong_name(name, is_taken, "steps that undo,") {
+        if let Some(words) = wrong_name(name, is_taken, "compensations") {
             self.halt(Halt::Stops(words));
         }
         self.undo.push((name.to_owned(), undo));
@@ -82,7 +82,8 @@ impl Steps {
         self.is_undoing = true;
         while let Some((name, undo)) = self.undo.pop() {
             if let Err(error) = undo(self, &name).await {
-                let words = format!("what undoes the work (`{name}`) was refused: {error}; the work was: {reason}");
+                let words =
+                    format!("the compensation `{name}` was refused: {error}; the record had been rejected: {reason}");
                 return Err(match self.halted() {
                     // Whatever `on_in_doubt` says, it would be refused again.
                     None | Some(Halt::InDoubt(_)) => Halt::HalfDone(words),

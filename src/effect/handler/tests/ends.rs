@@ -17,7 +17,7 @@ fn step_whose_future_is_dropped_ends_the_attempt() {
         });
         let Next::Over(answer, _, Some(words)) = engine.attempt() else { panic!("it is not over") };
         assert_eq!(
-            (answer, words.contains("`one` was begun, and its future was dropped")),
+            (answer, words.contains("the future of the step `one` was dropped before it had finished")),
             (Answer::Lost, true),
             "{words}"
         );
@@ -36,7 +36,7 @@ fn panic_and_timeout_end_the_attempt() {
             engine.journal = vec![done("one", "null"), done("two", "null")];
         }
         let Next::Over(answer, _, Some(words)) = engine.attempt() else { panic!("it is not over") };
-        assert_eq!((answer, words.as_str()), (expected, "the handler has panicked: broken"));
+        assert_eq!((answer, words.as_str()), (expected, "the handler panicked: broken"));
         let slow = Settings { timeout: Duration::from_millis(50), ..keyed() };
         let mut engine = Engine::of(slow, async move |_: &Record, steps: &mut Steps| {
             if acts {
@@ -131,7 +131,7 @@ fn unreadable_value_is_rejected_without_being_quoted() {
     let mut engine = Engine::of(keyed(), async |record: &Record, _: &mut Steps| record.json::<Order>().map(|_| ()));
     let Next::Over(answer, _, Some(words)) = engine.attempt() else { panic!("it is not over") };
     assert_eq!(answer, Answer::Refused);
-    assert_eq!(words, "the value is not as the handler reads it (line 1, column 8)");
+    assert_eq!(words, "the value does not have the form that the handler expects (line 1, column 8)");
 }
 
 #[test]

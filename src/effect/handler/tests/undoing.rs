@@ -12,7 +12,7 @@ fn second_compensation_of_a_name_stops_the_task_at_once() {
         steps.call("ship", async |_| -> Result<(), StepError> { panic!("it must not begin") }).await
     });
     let Next::Stops(reason) = engine.attempt() else { panic!("there are two of that name, and it does not stop") };
-    assert!(reason.contains("there are two steps that undo, `refund`"), "{reason}");
+    assert!(reason.contains("there are two compensations named `refund`"), "{reason}");
 }
 
 /// With the same key, the other system would take one for a repetition of the other.
@@ -104,7 +104,7 @@ fn work_that_cannot_be_undone_is_in_doubt() {
     engine.journal.truncate(2);
     engine.may_have_acted = true;
     let Next::Over(Answer::HalfDone, _, Some(words)) = engine.attempt() else { panic!("it is not half done") };
-    assert!(words.contains("`refund`") && words.contains("an attempt before may have done it"), "{words}");
+    assert!(words.contains("`refund`") && words.contains("an earlier attempt may have done it"), "{words}");
     let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
         steps.call("charge", async |_| Ok(())).await?;
         steps.compensate("refund", async |_| Err(StepError::unknown("no answer")));

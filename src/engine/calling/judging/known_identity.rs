@@ -96,7 +96,7 @@ fn stage(
             go_on(bench, (number, record), forwarded(), (kept, &reservation))
         }
         Met::Entry(_) if is_same(&decision) => {
-            let settled = settled.expect("it is the same as something");
+            let settled = settled.expect("a duplicate has a settlement that it equals");
             again(bench, round, (number, record), settled, (evaluation, kept))
         }
         Met::Entry(_) | Met::Other(_) if decision.action == Action::Forward && bench.calls(number) => {

@@ -60,7 +60,7 @@ pub(super) fn without_call(
 /// `former` or the entry cannot be decoded.
 pub fn amended(former: Option<&[u8]>, entry: &[u8]) -> Vec<u8> {
     let entry = EntryRef::decode(entry).expect("just written");
-    let former = former.map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
+    let former = former.map(|bytes| Remembered::decode(bytes).expect("it was decoded when the record was judged"));
     let settled = former.as_ref().and_then(|former| former.settled);
     let settled = Some(settled.map_or(Settled::done(entry), |settled| Settled { entry, ..settled }));
     let mut bytes = Vec::new();

@@ -43,8 +43,8 @@ impl Window {
                 (true, Trouble::Refused(_)) if written == 1 => {
                     let Record { topic, partition, offset, .. } = slot.record.record();
                     let what = match slot.is_written() {
-                        true => "the topic for its result or dead letter refuses it",
-                        false => "the changelog refuses what is remembered of its steps (`max.message.bytes`)",
+                        true => "the topic for its result or dead letter refuses the message",
+                        false => "the changelog refuses the outcomes of its steps (`max.message.bytes`)",
                     };
                     let reason = format!("{topic}:{partition}:{offset}: {what}: {message}");
                     slot.stage = SlotStage::Stops(reason);

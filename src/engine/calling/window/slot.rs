@@ -300,7 +300,7 @@ impl Called {
         let Steps { steps, written_ms } = self.steps.take_if(|steps| steps.written_ms.is_some())?;
         let journal = Arc::make_mut(&mut self.journal);
         for step in &steps {
-            assert!(journal.push(step.as_step()), "there was room for it when it was written");
+            assert!(journal.push(step.as_step()), "the step fitted into the journal when it was written");
         }
         let since_ms = written_ms.filter(|_| self.call.stage() == Stage::Sent)?;
         self.happen(policy, Event::Journaled { since_ms }, now, draw);

@@ -63,7 +63,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
             self.overtaken(record, &other);
         }
         let first_at_ms = first_at_ms.or(called.call.first_at_ms()).unwrap_or(self.now.wall_ms);
-        let entry = called.kept.entry.clone().expect("what calls is remembered");
+        let entry = called.kept.entry.clone().expect("a record that calls has an entry");
         let reservation = UnderWay {
             entry: EntryRef::decode(&entry).expect("just written"),
             place,
@@ -117,7 +117,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         let Some(told) = &called.steps else { return Ok(()) };
         let mut journal = (*called.journal).clone();
         for step in &told.steps {
-            assert!(journal.push(step.as_step()), "a handler tells no more than there is room for");
+            assert!(journal.push(step.as_step()), "a handler reports no more steps than fit into the journal");
         }
         self.put_reservation(record, key, called, (Some(now_ms), journal.as_journal()))?;
         called.steps.iter_mut().for_each(|steps| steps.written_ms = Some(now_ms));
@@ -151,7 +151,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
 }
 
 /// Why unfinished work of a handler stays in doubt.
-const OVERTAKEN: &str = "some of its steps are done, and a newer version came before the others";
+const OVERTAKEN: &str = "a newer version arrived when only some of its steps were done";
 
 /// A journal without the mark that its last step begins, if that step has no outcome.
 fn without_mark(journal: Journal<'_>) -> JournalWriter {

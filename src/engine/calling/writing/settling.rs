@@ -66,7 +66,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
         let former = self.remembered(key)?;
         let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
-        let entry = called.kept.entry.as_deref().expect("what calls is remembered");
+        let entry = called.kept.entry.as_deref().expect("a record that calls has an entry");
         let entry = EntryRef::decode(entry).expect("just written");
         let how = how_of(called, outcome);
         // The outcomes of a handler's steps stay with its reservation: a duplicate goes on from there.
@@ -152,7 +152,7 @@ fn on(outcome: Outcome) -> &'static str {
 fn said(called: &Called, outcome: Outcome) -> String {
     let heard = match &called.heard {
         None => {
-            "it was called by a former owner or an earlier attempt, and its key is not honoured any more".to_owned()
+            "a former owner or an earlier attempt may have made the call, and its key is no longer honoured".to_owned()
         }
         Some(HeardLast { status: Some(status), message: None, .. }) => format!("the provider answered {status}"),
         Some(HeardLast { status: Some(status), message: Some(message), .. }) => {
@@ -163,7 +163,7 @@ fn said(called: &Called, outcome: Outcome) -> String {
         }
     };
     match outcome {
-        Outcome::InDoubt => format!("it is not known whether it has happened: {heard}"),
+        Outcome::InDoubt => format!("it is not known whether it took effect: {heard}"),
         Outcome::Unavailable => format!("{} attempts have failed: {heard}", called.call.attempts()),
         Outcome::Done | Outcome::Rejected | Outcome::Conflict => heard,
     }

@@ -175,7 +175,8 @@ impl Producer {
             }
         }
         let Some((number, offset)) = reports.below_expected() else { return Ok(()) };
-        let message = format!("a record of number {number} has come to stand at offset {offset}, where others stood");
+        let message =
+            format!("a record with number {number} was written at offset {offset}, where other records were before");
         Err(Error::new(ErrorKind::Abort, message))
     }
 

@@ -212,8 +212,8 @@ fn error(partition: &TopicPartition, position: i64, trouble: Trouble) -> Error {
         Trouble::Damaged { .. } => unreadable::damaged(partition, position, trouble),
         Trouble::Inconsistent { offset } => {
             let message = format!(
-                "{partition} cannot be read at offset {offset}: its leader returns nothing there, but a later record. The \
-                 leader's index of offsets may be damaged: have another replica lead the partition"
+                "{partition} cannot be read at offset {offset}: its leader returns nothing there but does return a \
+                 later record. The leader's offset index may be damaged: make another replica the leader"
             );
             Error::new(ErrorKind::Refused, message).with(Some(Detail::Damaged)).of(partition)
         }
@@ -247,7 +247,7 @@ mod tests {
         for (trouble, may_pass, words) in [
             (damaged(records::Error::Damaged("its checksum is wrong")), true, "damaged on the brokers"),
             (damaged(records::Error::Magic(77)), true, "damaged on the brokers"),
-            (Trouble::Inconsistent { offset: 7 }, true, "have another replica lead"),
+            (Trouble::Inconsistent { offset: 7 }, true, "make another replica the leader"),
             (damaged(records::Error::Magic(1)), false, "data_path: librdkafka"),
             (Trouble::TooLarge { offset: 7, bytes: 200 }, false, "has 200 bytes, more than receive.message.max.bytes"),
             (Trouble::UnpacksTooLarge { offset: 7 }, false, "more than the"),

@@ -171,7 +171,7 @@ fn response_bytes_max(given: &Values<'_>, room: usize) -> Result<usize, Unsuppor
     let Some(_) = given.text(key) else { return Ok(RESPONSE_BYTES_MAX.max(room + RESPONSE_HEAD_BYTES)) };
     let most = given.count(key, 0)?;
     if most < room + RESPONSE_HEAD_BYTES_MIN && room > 0 {
-        return Err(given.unsupported(key, "it is less than fetch.max.bytes and what else is in a response"));
+        return Err(given.unsupported(key, "it is less than fetch.max.bytes plus the rest of a response"));
     }
     Ok(most)
 }
@@ -191,17 +191,17 @@ fn login(given: &Values<'_>) -> Result<Login, Unsupported> {
         "PLAIN" => None,
         "SCRAM-SHA-256" => Some(false),
         "SCRAM-SHA-512" => Some(true),
-        "GSSAPI" => return Err(given.unsupported(key, "the wire does not know the mechanism GSSAPI")),
+        "GSSAPI" => return Err(given.unsupported(key, "the wire does not support the mechanism GSSAPI")),
         "OAUTHBEARER" => {
-            let why = "the wire has tokens of sasl.oauthbearer.method oidc only";
+            let why = "on the wire, OAUTHBEARER needs sasl.oauthbearer.method=oidc";
             let tokens = given.tokens().ok_or_else(|| given.unsupported(key, why))?;
             return Ok(Login::OAuth(Arc::clone(tokens.tokens())));
         }
-        _ => return Err(given.unsupported(key, "the wire does not know this mechanism")),
+        _ => return Err(given.unsupported(key, "the wire does not support this mechanism")),
     };
     let part = |key| {
         let text = given.text(key).map(str::to_owned);
-        text.ok_or_else(|| given.unsupported(key, "the login needs it, and it is not set"))
+        text.ok_or_else(|| given.unsupported(key, "the login requires it, and it is not set"))
     };
     let (user, password) = (part("sasl.username")?, part("sasl.password")?);
     Ok(match sha512 {
@@ -306,7 +306,7 @@ fn check_batch_count(given: &Values<'_>, batch_bytes: usize) -> Result<(), Unsup
     let key = "batch.num.messages";
     match given.count(key, usize::MAX)?.saturating_mul(RECORD_BYTES_MIN) >= batch_bytes {
         true => Ok(()),
-        false => Err(given.unsupported(key, "the wire bounds batches by their bytes, not by their records")),
+        false => Err(given.unsupported(key, "the wire limits batches by bytes, not by records")),
     }
 }
 
@@ -323,14 +323,14 @@ fn codec(given: &Values<'_>) -> Result<(Codec, Option<i32>), Unsupported> {
     let level = Some(given.number(key, -1)?).filter(|level| *level != -1);
     match Packer::new(codec, level) {
         Ok(_) => Ok((codec, level)),
-        Err(_) => Err(given.unsupported(key, "the wire does not have this level of compression.type")),
+        Err(_) => Err(given.unsupported(key, "the wire does not support this level for compression.type")),
     }
 }
 
 fn in_flight_max(given: &Values<'_>) -> Result<usize, Unsupported> {
     let key = "max.in.flight.requests.per.connection";
     let most = given.count(key, IN_FLIGHT_MAX)?;
-    if most > IN_FLIGHT_MAX { Err(given.unsupported(key, "exactly once allows for 5 at most")) } else { Ok(most) }
+    if most > IN_FLIGHT_MAX { Err(given.unsupported(key, "exactly-once allows 5 at most")) } else { Ok(most) }
 }
 
 /// 0 means no separate limit: the transaction's applies.

@@ -85,7 +85,7 @@ fn what_is_wrong_is_named_without_its_value() {
         ("sasl.oauthbearer.metadata.authentication.type", "azure_imds", "has to be none"),
         ("sasl.oauthbearer.assertion.private.key.pem", "hunter2", "is for assertions"),
         ("sasl.oauthbearer.extensions", "hunter2", "key=value"),
-        ("sasl.oauthbearer.extensions", "auth=hunter2", "cannot be called auth"),
+        ("sasl.oauthbearer.extensions", "auth=hunter2", "must not be called auth"),
         ("enable.sasl.oauthbearer.unsecure.jwt", "true", "cannot be set together"),
     ] {
         let message = refused(&[(name, value)]);

@@ -24,11 +24,11 @@ pub(super) fn addresses(list: &str, protocol: &str) -> Result<Vec<Address>, &'st
 }
 
 fn address(text: &str, protocol: &str) -> Result<Address, &'static str> {
-    const UNREADABLE: &str = "a broker in it is not written as host:port";
+    const UNREADABLE: &str = "one of its brokers is not in the form host:port";
     let text = match text.split_once("://") {
         None => text,
         Some((own, rest)) if own.eq_ignore_ascii_case(protocol) => rest.split_once('/').map_or(rest, |(rest, _)| rest),
-        Some(_) => return Err("a broker in it has another protocol than security.protocol"),
+        Some(_) => return Err("one of its brokers has a protocol other than security.protocol"),
     };
     let of = |host: &str, port| Address { host: if host.is_empty() { "localhost" } else { host }.to_owned(), port };
     if let Some(bracketed) = text.strip_prefix('[') {

@@ -24,7 +24,7 @@ const TRUE: &[&str] = &["true", "t", "1"];
 const FALSE: &[&str] = &["false", "f", "0"];
 
 /// The class of a property that librdkafka does not accept as text.
-pub(super) const ONLY_PROGRAMS: Class = Fallback("only a program can set it");
+pub(super) const ONLY_PROGRAMS: Class = Fallback("it can only be set in code");
 
 /// If it acts, the names of one property, its key first; else the names of several properties of the same class.
 type Row = (&'static [&'static str], Class);
@@ -47,21 +47,21 @@ pub(super) const ROWS: &[Row] = &[
     (&["socket.max.fails"], Fixed(&["1"], "the wire closes a connection whose request timed out")),
     (
         &["socket.send.buffer.bytes", "socket.receive.buffer.bytes"],
-        Fixed(&["0"], "the wire leaves the sizes of sockets' buffers to the system"),
+        Fixed(&["0"], "the wire leaves socket buffer sizes to the system"),
     ),
     (&["broker.address.family"], Acts),
     (&["client.dns.lookup"], Fixed(&["use_all_dns_ips"], "the wire does not look up canonical names")),
-    (&["metadata.recovery.strategy"], Fixed(&["rebootstrap"], "the wire always returns to the brokers it began with")),
+    (&["metadata.recovery.strategy"], Fixed(&["rebootstrap"], "the wire always falls back to the bootstrap servers")),
     (
         &["metadata.recovery.rebootstrap.trigger.ms"],
-        Fixed(&["300000"], "the wire returns to the brokers it began with once no other can be reached"),
+        Fixed(&["300000"], "the wire falls back to the bootstrap servers once no other broker can be reached"),
     ),
-    (&["topic.metadata.refresh.sparse"], Fixed(TRUE, "the wire asks for its own topics only")),
-    (&["topic.metadata.refresh.fast.interval.ms"], Fallback("the wire asks for a new leader by its own intervals")),
-    (&["topic.metadata.propagation.max.ms"], Fallback("the wire has its own patience with new topics")),
-    (&["topic.blacklist"], Fallback("the wire reads and writes every topic that it is told to")),
+    (&["topic.metadata.refresh.sparse"], Fixed(TRUE, "the wire requests metadata of its own topics only")),
+    (&["topic.metadata.refresh.fast.interval.ms"], Fallback("the wire looks for a new leader at its own intervals")),
+    (&["topic.metadata.propagation.max.ms"], Fallback("the wire waits for new topics for a time of its own")),
+    (&["topic.blacklist"], Fallback("the wire reads and writes every configured topic")),
     (&["api.version.request"], Fixed(TRUE, "the wire always asks brokers for their versions")),
-    (&["api.version.request.timeout.ms"], Fallback("on the wire socket.timeout.ms is for all requests")),
+    (&["api.version.request.timeout.ms"], Fallback("on the wire, socket.timeout.ms applies to all requests")),
     // For brokers from before 0.10, which have no transactions.
     (&["api.version.fallback.ms", "broker.version.fallback"], Elsewhere),
     // The wire looks names up for each connection: its knowledge of them is never older than librdkafka's.
@@ -125,14 +125,14 @@ pub(super) const ROWS: &[Row] = &[
     // A key that is not encrypted needs no password; an encrypted one is detected when it is read.
     (&["ssl.key.password"], Elsewhere),
     (&["ssl.keystore.location", "ssl.keystore.password"], FallbackOfTls("the wire does not read PKCS#12")),
-    (&["ssl.crl.location"], FallbackOfTls("the wire does not read lists of revoked certificates")),
+    (&["ssl.crl.location"], FallbackOfTls("the wire does not support certificate revocation lists")),
     (
         &["ssl.cipher.suites", "ssl.curves.list", "ssl.sigalgs.list"],
-        FallbackOfTls("it is written as OpenSSL reads it, and the wire's TLS is not OpenSSL's"),
+        FallbackOfTls("it is in OpenSSL's syntax, and the wire does not use OpenSSL"),
     ),
     (
         &["ssl.engine.location", "ssl.engine.id", "ssl.providers"],
-        FallbackOfTls("it is OpenSSL's, and the wire's TLS is not"),
+        FallbackOfTls("it is specific to OpenSSL, which the wire does not use"),
     ),
     // Only Windows has these stores.
     (&["ssl.ca.certificate.stores"], Elsewhere),
@@ -163,15 +163,15 @@ pub(super) const ROWS: &[Row] = &[
     (&["retry.backoff.max.ms"], Acts),
     (
         &["message.send.max.retries", "retries"],
-        Fixed(&["2147483647"], "the wire tries until delivery.timeout.ms is over"),
+        Fixed(&["2147483647"], "the wire retries until delivery.timeout.ms is over"),
     ),
-    (&["queue.buffering.backpressure.threshold"], Fixed(&["1"], "it has to be 1 for exactly once")),
+    (&["queue.buffering.backpressure.threshold"], Fixed(&["1"], "it must be 1 for exactly-once")),
     // For librdkafka's own queue and memory: the wire bounds its buffers in bytes, by queue.buffering.max.kbytes.
     (&["queue.buffering.max.messages", "message.copy.max.bytes"], Elsewhere),
     // A record's partition is always given.
     (&["partitioner", "sticky.partitioning.linger.ms"], Elsewhere),
     // Set by ratchet only; the wire behaves like this anyway.
-    (&["isolation.level"], Fixed(&["read_committed"], "the wire reads what is committed")),
+    (&["isolation.level"], Fixed(&["read_committed"], "the wire reads committed records only")),
     (&["enable.idempotence"], Fixed(TRUE, "the wire writes in transactions")),
     (&["acks", "request.required.acks"], Fixed(&["all", "-1"], "the wire writes in transactions")),
     (&["allow.auto.create.topics"], Fixed(FALSE, "the wire creates no topics")),
@@ -238,7 +238,7 @@ pub(super) const ROWS: &[Row] = &[
         ],
         Elsewhere,
     ),
-    (&["plugin.library.paths", "interceptors"], Fallback("plug-ins are librdkafka's")),
+    (&["plugin.library.paths", "interceptors"], Fallback("plug-ins work only with librdkafka")),
     // librdkafka accepts none of them as text.
     (
         &[

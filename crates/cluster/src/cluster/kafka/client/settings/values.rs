@@ -34,7 +34,7 @@ impl<'a> Values<'a> {
         let mut values = BTreeMap::new();
         for (name, text) in properties.iter() {
             let known = look_up(name);
-            let (key, class) = known.ok_or_else(|| Unsupported::new(name, "the wire does not know it"))?;
+            let (key, class) = known.ok_or_else(|| Unsupported::new(name, "the wire does not support it"))?;
             // librdkafka removes leading white space.
             let text = text.trim_ascii_start();
             match text.is_empty() {
@@ -80,7 +80,7 @@ impl<'a> Values<'a> {
     pub fn word(&self, key: &str, words: &[&'static str], default: &'static str) -> Result<&'static str, Unsupported> {
         let Some(text) = self.text(key) else { return Ok(default) };
         let found = words.iter().find(|word| word.eq_ignore_ascii_case(text));
-        found.copied().ok_or_else(|| self.unsupported(key, "the wire does not know its value"))
+        found.copied().ok_or_else(|| self.unsupported(key, "the wire does not support its value"))
     }
 
     /// Whether it is set, and by the user.

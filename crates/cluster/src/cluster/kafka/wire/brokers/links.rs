@@ -120,10 +120,10 @@ impl Brokers {
     fn hear(&mut self, told: Answer, now: Instant) -> Result<(), Fault> {
         let protocol = |reason: String| Fault { kind: Some(TroubleKind::Protocol), reason };
         let heard = answer(told.body.as_slice(), told.version);
-        let heard = heard.ok_or_else(|| protocol("its metadata is malformed".to_owned()))?;
+        let heard = heard.ok_or_else(|| protocol("it sent malformed metadata".to_owned()))?;
         if let Some((ours, theirs)) = self.metadata.other_cluster(&heard) {
             let [ours, theirs] = [ours, theirs].map(|id| id.chars().take(CLUSTER_CHARS_MAX).collect::<String>());
-            return Err(protocol(format!("it belongs to the cluster {theirs:?}, not to {ours:?} as the others")));
+            return Err(protocol(format!("it belongs to cluster {theirs:?}, but the other brokers to {ours:?}")));
         }
         if heard.nodes.is_empty() {
             // The broker has just started, and knows no brokers yet.
@@ -166,7 +166,7 @@ impl Brokers {
         // A broker that wants a login closes the connection at the first request.
         let is_cut = !closes && open.connection.was_ready() && !open.connection.is_proven();
         self.failure = Some(match is_cut && self.metadata.is_new() && matches!(self.settings.login, Login::None) {
-            true => format!("{reason}; it may want a login"),
+            true => format!("{reason}; it may require a login"),
             false => reason.clone(),
         });
         tracing::debug!(node = key.0, "{reason}");

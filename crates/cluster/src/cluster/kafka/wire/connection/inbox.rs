@@ -110,7 +110,7 @@ impl Inbox {
             _ if matches!(length, [0x15 | 0x16, 3, ..]) => Err("it speaks TLS, and this client does not".to_owned()),
             _ if length == *b"HTTP" => Err("it speaks HTTP, not Kafka's protocol".to_owned()),
             Ok(bytes) if bytes > self.frame_bytes_max => {
-                Err(format!("it sent a response of {bytes} bytes, and {} are allowed", self.frame_bytes_max))
+                Err(format!("it sent a response of {bytes} bytes; at most {} are allowed", self.frame_bytes_max))
             }
             _ => Err(format!("it sent a response of {number} bytes, which is none")),
         }
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(refused((-1_i32).to_be_bytes()), "it sent a response of -1 bytes, which is none");
         assert_eq!(refused(3_i32.to_be_bytes()), "it sent a response of 3 bytes, which is none");
         let long = refused((1_i32 << 20 | 1).to_be_bytes());
-        assert_eq!(long, "it sent a response of 1048577 bytes, and 1048576 are allowed");
+        assert_eq!(long, "it sent a response of 1048577 bytes; at most 1048576 are allowed");
         assert_eq!(refused([0x15, 3, 3, 0]), "it speaks TLS, and this client does not");
         assert_eq!(refused(*b"HTTP"), "it speaks HTTP, not Kafka's protocol");
     }

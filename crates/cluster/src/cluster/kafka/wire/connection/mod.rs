@@ -234,7 +234,7 @@ impl Connection {
     /// Why it is over, if a timeout has passed.
     pub fn expired(&self, now: Instant) -> Option<Fault> {
         match &self.phase {
-            Phase::Opening if self.opens_by <= now => Some(Fault::passing("it could not be connected to in time")),
+            Phase::Opening if self.opens_by <= now => Some(Fault::passing("connecting to it timed out")),
             _ if self.outbox.deadline().is_some_and(|at| at <= now) => {
                 Some(Fault::passing("it did not answer a request in time"))
             }
@@ -290,14 +290,14 @@ impl Connection {
         match std::mem::replace(&mut self.phase, Phase::Ready) {
             Phase::Versions => {
                 let reply = versions::reply(body, version);
-                match reply.ok_or_else(|| Fault::protocol("its list of versions is malformed"))? {
+                match reply.ok_or_else(|| Fault::protocol("it sent a malformed list of versions"))? {
                     versions::Reply::Offers(versions, throttle_ms) => {
                         self.versions = versions;
                         self.throttled = self.throttled.max(throttle(throttle_ms));
                     }
                     versions::Reply::AskAgain(version) => return self.ask_versions(version, shared),
                     versions::Reply::Refused(error) => {
-                        return Err(Fault::protocol(format!("it refuses to list its versions with error {error}")));
+                        return Err(Fault::protocol(format!("it refuses to list its versions: error {error}")));
                     }
                 }
                 if matches!(shared.settings.login, Login::None) { Ok(()) } else { self.log_in(shared) }
@@ -321,7 +321,7 @@ impl Connection {
                 Ok(())
             }
             Phase::Opening | Phase::Token { .. } | Phase::Ready => {
-                Err(Fault::protocol("it answered what was not asked"))
+                Err(Fault::protocol("it sent an unrequested response"))
             }
         }
     }
@@ -349,7 +349,10 @@ impl Connection {
         };
         if missing.is_lasting || until <= shared.now {
             let kind = missing.is_lasting.then_some(TroubleKind::Login);
-            return Err(Fault { kind, reason: format!("it wants a login, and there is no token: {}", missing.why) });
+            return Err(Fault {
+                kind,
+                reason: format!("it requires a login, and no token is available: {}", missing.why),
+            });
         }
         self.phase = Phase::Token { look_at: shared.now + TOKEN_LOOK, until };
         Ok(())
@@ -372,7 +375,7 @@ impl Connection {
     }
 
     fn offered(&self, api_key: i16, versions: std::ops::RangeInclusive<i16>) -> Result<i16, Fault> {
-        let refused = || Refused("it offers no login".to_owned());
+        let refused = || Refused("it offers no SASL login that this client supports".to_owned());
         Ok(self.versions.pick(api_key, versions).ok_or_else(refused)?)
     }
 

@@ -77,7 +77,7 @@ impl Outbox {
         pool: &mut Pool,
     ) -> Result<(), String> {
         let Request { api_key, version, body } = request;
-        let api = ApiKey::try_from(api_key).map_err(|()| format!("there is no request {api_key}"))?;
+        let api = ApiKey::try_from(api_key).map_err(|()| format!("unknown API key {api_key}"))?;
         let is_flexible = api.request_header_version(version) >= 2;
         let client_id = client_id.get(..i16::MAX as usize).unwrap_or(client_id);
         let rest = 10 + client_id.len() + usize::from(is_flexible) + body.bytes();
@@ -150,9 +150,9 @@ impl Outbox {
             }
             Some(first) => {
                 let expected = first.correlation;
-                Err(format!("it answered request {correlation}, but {expected} is the next to be answered"))
+                Err(format!("it answered request {correlation} instead of {expected}"))
             }
-            None => Err(format!("it answered request {correlation}, but there is none")),
+            None => Err(format!("it answered request {correlation}, but no request is pending")),
         }
     }
 

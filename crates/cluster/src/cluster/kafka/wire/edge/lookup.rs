@@ -80,7 +80,7 @@ fn look_up(address: &Address) -> Found {
         }
         // The only way to distinguish a DNS server that does not answer (EAI_AGAIN) from a name that does not exist.
         Err(error) if error.to_string().contains("Temporary") => {
-            Err(End::passing(format!("its name cannot be looked up: {error}")))
+            Err(End::passing(format!("its name cannot be resolved at present: {error}")))
         }
         Err(error) => Err(unknown(&error.to_string())),
     }

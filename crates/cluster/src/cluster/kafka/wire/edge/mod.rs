@@ -207,11 +207,11 @@ impl Edge {
         }
         entry.socket = Socket::Named;
         if self.lookups.is_none() {
-            self.lookups = Lookups::new().map_err(|error| tracing::warn!("names cannot be looked up: {error}")).ok();
+            self.lookups = Lookups::new().map_err(|error| tracing::warn!("cannot set up name look-ups: {error}")).ok();
         }
         let asked = self.lookups.as_mut().map(|lookups| lookups.ask(&entry.address));
         if !matches!(asked, Some(Ok(()))) {
-            entry.end(End::passing("its name cannot be looked up for want of threads or files"), brokers, now);
+            entry.end(End::passing("its name cannot be looked up: out of threads or file descriptors"), brokers, now);
         }
     }
 

@@ -63,7 +63,7 @@ impl Opening {
     pub fn new(mut addresses: Vec<SocketAddr>, settings: SocketSettings) -> Self {
         addresses.retain(|address| settings.family.has(address));
         let failure = (settings.family != Family::Any)
-            .then(|| format!("it has no address of broker.address.family {}", settings.family.as_str()));
+            .then(|| format!("it has no address of the family {} (broker.address.family)", settings.family.as_str()));
         Self { stream: None, rest: addresses.into_iter(), keepalive: settings.keepalive, failure }
     }
 
@@ -175,7 +175,7 @@ impl Entry {
             // Sends TLS's alert, which the broker may log.
             let _ = open.flush();
             if end.kind.is_none() && !open.is_begun {
-                end.reason.push_str("; it may not speak TLS");
+                end.reason.push_str("; it may not use TLS");
             }
             self.end(end, brokers, now);
         }
@@ -227,7 +227,7 @@ impl Open {
         };
         let unfit = |why: &dyn std::fmt::Display| End {
             kind: Some(TroubleKind::Certificate),
-            reason: format!("TLS cannot be spoken with it: {why}"),
+            reason: format!("TLS cannot be used with it: {why}"),
         };
         let name = ServerName::try_from(host.trim_end_matches('.').to_owned()).map_err(|error| unfit(&error))?;
         let config = config.now().map_err(|why| unfit(&why))?;
@@ -286,7 +286,7 @@ impl Open {
                 None => self.stream.write_vectored(&slices),
             };
             match written {
-                Ok(0) => return Err(End::passing("it takes no more")),
+                Ok(0) => return Err(End::passing("it accepts no more bytes")),
                 Ok(count) => brokers.written(link, count, now),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if is_passing(&error) => self.is_full = true,

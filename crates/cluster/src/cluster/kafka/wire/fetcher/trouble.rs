@@ -14,7 +14,10 @@ pub enum Trouble {
         offset: i64,
     },
     /// The partition no longer holds what was read from it (KIP-320): it has lost its newest records.
-    #[error("the partition does not hold any more what was read of it up to offset {offset}, but only up to {end}")]
+    #[error(
+        "the partition no longer holds what was read from it up to offset {offset}, only what was read up to offset \
+         {end}"
+    )]
     Truncated {
         /// The offset that was wanted.
         offset: i64,
@@ -24,7 +27,7 @@ pub enum Trouble {
     /// The leader has not known the epoch of the record before the offset for
     /// [`super::FetchSettings::unknown_epoch_wait`].
     #[error(
-        "the partition's leader does not know the epoch {epoch}, in which the record before offset {offset} was written"
+        "the partition's leader does not know epoch {epoch}, in which the record before offset {offset} was written"
     )]
     UnknownEpoch {
         /// The offset that was wanted.
@@ -42,13 +45,18 @@ pub enum Trouble {
     },
     /// The leader returns nothing at the offset, but a record further on inside the gap that this implies, even when it
     /// is asked again.
-    #[error("the partition cannot be read at offset {offset}: its leader returns nothing there, but a later record")]
+    #[error(
+        "the partition cannot be read at offset {offset}: its leader returns nothing there but does return a later \
+         record"
+    )]
     Inconsistent {
         /// The offset that was wanted.
         offset: i64,
     },
     /// A batch is larger than may be fetched.
-    #[error("the partition cannot be read at offset {offset}: the batch there has {bytes} bytes, more than is fetched")]
+    #[error(
+        "the partition cannot be read at offset {offset}: the batch there has {bytes} bytes, more than may be fetched"
+    )]
     TooLarge {
         /// The offset that was wanted.
         offset: i64,
@@ -68,7 +76,7 @@ pub enum Trouble {
     #[error("there is no such topic or partition")]
     Missing,
     /// The leader supports no version of a request that this client supports.
-    #[error("the partition's leader does not offer the version of {request} that is needed")]
+    #[error("the partition's leader does not support the required version of {request}")]
     Unsupported {
         /// Which request.
         request: &'static str,

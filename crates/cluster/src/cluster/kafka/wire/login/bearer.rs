@@ -50,13 +50,14 @@ impl Step {
 
 /// Explains a challenge to a person.
 fn refusal(challenge: &[u8]) -> String {
-    let hint = "it has to be from the issuer and for the audience that the broker trusts, and not expired by its clock";
+    let hint = "its issuer and audience must be those that the broker trusts, and it must not have expired by the \
+                broker's clock";
     let read = |challenge| serde_json::from_slice::<serde_json::Value>(challenge).ok();
     let read = Some(challenge).filter(|challenge| challenge.len() <= CHALLENGE_BYTES_MAX).and_then(read);
     let part = |name| read.as_ref().and_then(|read| read.get(name)).and_then(serde_json::Value::as_str);
     let status = part("status").map_or_else(|| String::from_utf8_lossy(challenge).into_owned(), str::to_owned);
     match part("scope") {
-        Some(scope) => format!("it refuses the token: {status}, it wants the scope {scope}; {hint}"),
+        Some(scope) => format!("it refuses the token: {status}; it requires the scope {scope}; {hint}"),
         None => format!("it refuses the token: {status}; {hint}"),
     }
 }

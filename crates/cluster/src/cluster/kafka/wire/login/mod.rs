@@ -146,7 +146,7 @@ impl Dialogue {
             Login::None => Ok((Self(Step::Done), Vec::new())),
             Login::Plain { user, password } => {
                 if [user, password].iter().any(|part| part.contains('\0')) {
-                    return Err(Refused("a user or a password for PLAIN must not hold a zero byte".to_owned()));
+                    return Err(Refused("a user name or password for PLAIN must not contain a zero byte".to_owned()));
                 }
                 Ok((Self(Step::Plain), ["", user, password].join("\0").into_bytes()))
             }
@@ -178,7 +178,7 @@ impl Dialogue {
                 self.0 = Step::Bearer(step);
                 Ok(Some(token))
             }
-            Step::Done => Err(Refused("the broker answered a login that is complete".to_owned())),
+            Step::Done => Err(Refused("the broker sent a message after the login was complete".to_owned())),
         }
     }
 
@@ -215,9 +215,9 @@ pub fn shaken(login: &Login, body: &[u8]) -> Result<(), Refused> {
         0 => Ok(()),
         UNSUPPORTED_SASL_MECHANISM => {
             let offered = login.clean(&offered.join(", "));
-            Err(Refused(format!("it does not offer the login {mechanism}, only: {offered}")))
+            Err(Refused(format!("it does not support the login {mechanism}, only {offered}")))
         }
-        _ => Err(Refused(format!("it refuses the login {mechanism} with error {error}"))),
+        _ => Err(Refused(format!("it refuses the login {mechanism}: error {error}"))),
     }
 }
 
@@ -245,7 +245,7 @@ pub fn authenticated<'a>(login: &Login, body: &'a [u8], version: i16) -> Result<
         read().ok_or_else(|| Refused("its answer to a login is malformed".to_owned()))?;
     match error {
         0 => Ok((token, lifetime_ms.try_into().unwrap_or(0))),
-        _ if said.is_empty() => Err(Refused(format!("it refuses the login with error {error}"))),
+        _ if said.is_empty() => Err(Refused(format!("it refuses the login: error {error}"))),
         _ => Err(Refused(format!("it refuses the login: {}", login.clean(said)))),
     }
 }

@@ -69,7 +69,9 @@ impl Step {
                 let signature = signature.ok_or_else(|| malformed("holds no signature"))?;
                 match is_equal(&signature, &expected) {
                     true => Ok(None),
-                    false => Err(Refused("it does not know the password: its signature is wrong".to_owned())),
+                    false => {
+                        Err(Refused("it did not prove that it knows the password: its signature is wrong".to_owned()))
+                    }
                 }
             }
         }
@@ -89,7 +91,7 @@ impl<'a> Challenge<'a> {
         let mut part = |name: &str| parts.next().and_then(|part| part.strip_prefix(name));
         let nonce = part("r=").ok_or_else(|| malformed("holds no nonce"))?;
         if !nonce.starts_with(own_nonce) || nonce.len() == own_nonce.len() {
-            return Err(malformed("is to another login: its nonce is wrong"));
+            return Err(malformed("belongs to another login: its nonce is wrong"));
         }
         let salt = part("s=").and_then(|salt| STANDARD.decode(salt).ok()).filter(|salt| !salt.is_empty());
         let salt = salt.ok_or_else(|| malformed("holds no salt"))?;
@@ -104,7 +106,7 @@ impl<'a> Challenge<'a> {
 }
 
 fn malformed(what: &str) -> Refused {
-    Refused(format!("its answer to a login {what}"))
+    Refused(format!("its login message {what}"))
 }
 
 /// What both sides sign.

@@ -136,7 +136,7 @@ fn invalid_challenges_are_refused() {
         dialogue.next(&login, challenge.as_bytes()).unwrap_err().0
     };
     let own = "rOprNGfwEbeRWgbNEkqOrOprNGfwEbeR";
-    assert_eq!(refused("r=other,s=c2FsdA==,i=4096"), "its answer to a login is to another login: its nonce is wrong");
+    assert_eq!(refused("r=other,s=c2FsdA==,i=4096"), "its login message belongs to another login: its nonce is wrong");
     assert!(refused(&format!("r={own},s=c2FsdA==,i=4096")).contains("nonce"), "the broker has to add to it");
     assert!(refused(&format!("r={own}+,s=c2FsdA==,i=4095")).contains("4095 iterations"));
     assert!(refused(&format!("r={own}+,s=c2FsdA==,i=131073")).contains("131073 iterations"));
@@ -156,7 +156,7 @@ fn a_broker_that_does_not_know_the_password_is_refused() {
     serve(false, "pencil", &first, |text| dialogue.next(&login, text.as_bytes()).unwrap().unwrap()).unwrap();
     let wrong = format!("v={}", STANDARD.encode([1; 32]));
     let refused = dialogue.next(&login, wrong.as_bytes()).unwrap_err();
-    assert_eq!(refused.0, "it does not know the password: its signature is wrong");
+    assert_eq!(refused.0, "it did not prove that it knows the password: its signature is wrong");
 }
 
 #[test]
@@ -201,11 +201,12 @@ fn challenge_explains_why_a_token_is_refused() {
         let Refused(why) = dialogue.refused(&login, authenticated(&login, &body, 2).unwrap_err());
         why
     };
-    let hint = "it has to be from the issuer and for the audience that the broker trusts, and not expired by its clock";
+    let hint = "its issuer and audience must be those that the broker trusts, and it must not have expired by the \
+                broker's clock";
     assert_eq!(why(r#"{"status":"invalid_token"}"#), format!("it refuses the token: invalid_token; {hint}"));
     let scope = why(r#"{"status":"insufficient_scope","scope":"kafka"}"#);
-    assert_eq!(scope, format!("it refuses the token: insufficient_scope, it wants the scope kafka; {hint}"));
-    assert!(why("not\nJSON a.b.c").starts_with("it refuses the token: not JSON [hidden]; it has to"));
+    assert_eq!(scope, format!("it refuses the token: insufficient_scope; it requires the scope kafka; {hint}"));
+    assert!(why("not\nJSON a.b.c").starts_with("it refuses the token: not JSON [hidden]; its issuer"));
     assert!(why(&"x".repeat(100_000)).len() <= 300);
     // A broker that does not end the exchange with an error.
     let login = bearer("a.b.c", &[]);
@@ -217,7 +218,7 @@ fn challenge_explains_why_a_token_is_refused() {
 #[test]
 fn tokens_and_extensions_that_break_the_format_are_refused() {
     for value in ["", "a b", "a\x01b", "a\nb", "ä"] {
-        assert!(token(value, &[]).unwrap_err().contains("visible characters"), "{value:?}");
+        assert!(token(value, &[]).unwrap_err().contains("visible ASCII characters"), "{value:?}");
     }
     for key in ["", "a1", "a=b", "a b", "ä"] {
         assert!(token("a", &[(key, "x")]).unwrap_err().contains("letters"), "{key:?}");
@@ -301,7 +302,7 @@ fn responses_that_kafka_protocol_writes_are_read() {
     let offered = ["PLAIN", "GSSAPI"].map(StrBytes::from_static_str).to_vec();
     SaslHandshakeResponse::default().with_error_code(33).with_mechanisms(offered).encode(&mut body, 1).unwrap();
     let refused = shaken(&login, &body).unwrap_err();
-    assert_eq!(refused.0, "it does not offer the login SCRAM-SHA-256, only: PLAIN, GSSAPI");
+    assert_eq!(refused.0, "it does not support the login SCRAM-SHA-256, only PLAIN, GSSAPI");
 }
 
 proptest! {

@@ -31,7 +31,7 @@ impl Token {
     /// What is wrong with it.
     pub fn new(value: String, extensions: Vec<(String, String)>) -> Result<Self, &'static str> {
         if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("a token consists of visible characters of ASCII");
+            return Err("a token must consist of visible ASCII characters");
         }
         extensions.iter().try_for_each(|(key, value)| check_extension(key, value))?;
         Ok(Self { value, extensions })
@@ -54,14 +54,14 @@ impl Token {
 /// What is wrong with it.
 pub fn check_extension(key: &str, value: &str) -> Result<(), &'static str> {
     if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_alphabetic()) {
-        return Err("the name of an extension consists of letters of ASCII");
+        return Err("the name of an extension must consist of ASCII letters");
     }
     if key == "auth" {
-        return Err("an extension cannot be called auth, which is the token's own name");
+        return Err("an extension must not be called auth, the name of the token itself");
     }
     match value.bytes().all(|byte| byte.is_ascii_graphic() || b" \t\r\n".contains(&byte)) {
         true => Ok(()),
-        false => Err("the value of an extension consists of visible characters of ASCII and spaces"),
+        false => Err("the value of an extension may contain only visible ASCII characters and white space"),
     }
 }
 

@@ -95,7 +95,7 @@ impl<'a> Batch<'a> {
     fn read(bytes: &'a [u8]) -> Result<Self, Error> {
         let batch = Self::read_head(bytes).ok_or(Error::Damaged("its head is cut off"))?;
         if batch.base_offset < 0 || batch.last_offset < batch.base_offset {
-            return Err(Error::Damaged("its offsets are negative"));
+            return Err(Error::Damaged("its offsets are negative or descending"));
         }
         if batch.count < 0 {
             return Err(Error::Damaged("its count of records is negative"));

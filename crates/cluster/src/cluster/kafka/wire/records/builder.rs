@@ -17,7 +17,7 @@ const BATCH_BYTES_MAX: usize = i32::MAX as usize;
 
 /// A record that does not fit: the batch would reach 2 GiB. Senders bound batches far below that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the record does not fit into a batch, which ends below 2 GiB")]
+#[error("the record does not fit into the batch, which must stay below 2 GiB")]
 pub struct TooLarge;
 
 /// Who sends a batch, and its place in the sender's sequence.

@@ -71,12 +71,12 @@ pub enum Error {
     Damaged(&'static str),
     /// It is in another message format, such as those before Kafka 0.11.
     #[error(
-        "the record batch is in message format {0}, and on the wire only format 2, that of Kafka 0.11 and later, can be read: \
-         set `data_path: librdkafka`"
+        "the record batch is in message format {0}; the wire reads only format 2, that of Kafka 0.11 and later: set \
+         `data_path: librdkafka`"
     )]
     Magic(i8),
     /// It is compressed with an unknown codec.
-    #[error("the record batch is compressed by a codec of number {0}, which is not known")]
+    #[error("the record batch is compressed with unknown codec {0}")]
     Codec(i16),
 }
 
@@ -98,7 +98,7 @@ pub enum Codec {
 
 impl Error {
     /// A batch is out of order: its base offset is wrong, or that of the batch before it.
-    pub const OUT_OF_ORDER: Self = Self::Damaged("it begins before the end of the batch in front of it");
+    pub const OUT_OF_ORDER: Self = Self::Damaged("its base offset is below the end of the preceding batch");
 }
 
 impl Codec {

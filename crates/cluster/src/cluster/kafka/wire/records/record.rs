@@ -116,7 +116,7 @@ impl<'a> Records<'a> {
 
     #[inline(always)]
     fn take(&mut self) -> Result<RawRecord<'a>, Error> {
-        const SHAPE: Error = Error::Damaged("a record does not fit into its length, or the length into the batch");
+        const SHAPE: Error = Error::Damaged("a record does not match its length, or its length exceeds the batch");
         let (offset_delta, timestamp_delta, record) = self.cut().ok_or(SHAPE)?;
         if offset_delta < self.above || offset_delta > self.last_delta {
             return Err(Error::Damaged("a record's offset is out of order, or beyond the batch's last"));

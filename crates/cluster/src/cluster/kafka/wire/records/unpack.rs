@@ -13,10 +13,10 @@ use super::pack::{XERIAL_MAGIC, XERIAL_VERSIONS};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Rejected {
     /// It unpacks to more than is ever allowed: refetching does not help.
-    #[error("the record batch unpacks to more than is allowed")]
+    #[error("the record batch exceeds the allowed size when unpacked")]
     TooLarge,
     /// Other batches hold too much memory at present: later there may be room.
-    #[error("there is no room at present to unpack the record batch")]
+    #[error("there is not enough memory at present to unpack the record batch")]
     NoRoom,
     /// It is not valid output of its codec.
     #[error("the record batch cannot be unpacked")]

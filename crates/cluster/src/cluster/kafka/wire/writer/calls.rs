@@ -189,12 +189,12 @@ impl Writer {
         let Some(versions) = brokers.ready(node, Use::Control, now) else { return false };
         let key = kind.key();
         let Some(version) = versions.pick(key, oldest..=newest) else {
-            self.refuse(&kind, "the broker does not speak a version of the request that this client does");
+            self.refuse(&kind, "the broker supports no version of the request that this client supports");
             return false;
         };
         let mut body = brokers.buffer();
         if message.encode(&mut body, version).is_err() {
-            self.refuse(&kind, "the request cannot be written: a name in it is too long");
+            self.refuse(&kind, "the request cannot be encoded: a name in it is too long");
             return false;
         }
         let request = Request { api_key: key, version, body: body.into() };

@@ -93,7 +93,7 @@ impl Writer {
         self.outcome = None;
         match &self.state {
             State::Committing(commit) if commit.is_ending => {
-                let message = "the transaction is being committed, and may have been";
+                let message = "the transaction is being committed, and may already have been";
                 self.finish(State::Lost, Err(WriteError::new(WriteErrorKind::Unknown, message)));
             }
             State::Open | State::Committing(_) => {
@@ -101,7 +101,9 @@ impl Writer {
                 self.state = State::Aborting(Aborting { deadline, is_ended: false });
             }
             State::Idle => self.outcome = Some(Ok(())),
-            _ => self.outcome = Some(Err(WriteError::new(WriteErrorKind::Fenced, "this producer is lost"))),
+            _ => {
+                self.outcome = Some(Err(WriteError::new(WriteErrorKind::Fenced, "this producer can no longer be used")))
+            }
         }
     }
 
@@ -223,8 +225,10 @@ impl Writer {
         let is_below = |(number, offset): &&(u64, i64)| self.expected.get(number).is_some_and(|from| offset < from);
         let (number, offset) = self.delivered.iter().find(is_below)?;
         let message = match offset {
-            0.. => format!("a record of number {number} has come to stand at offset {offset}, where others stood"),
-            _ => format!("the broker does not say where a record of number {number} stands"),
+            0.. => {
+                format!("a record with number {number} was written at offset {offset}, where other records were before")
+            }
+            _ => format!("the broker does not say at which offset a record with number {number} was written"),
         };
         Some(WriteError::new(WriteErrorKind::Abort, message))
     }
@@ -265,7 +269,7 @@ impl Writer {
         if self.session.is_v2 {
             let is_new = producer_id != self.session.producer_id || epoch > self.session.epoch;
             if producer_id < 0 || !is_new {
-                let message = "the broker has ended the transaction and not raised the producer's epoch";
+                let message = "the broker ended the transaction without raising the producer's epoch";
                 let error = WriteError::new(WriteErrorKind::Unknown, message);
                 return self.finish(State::Lost, Err(error));
             }

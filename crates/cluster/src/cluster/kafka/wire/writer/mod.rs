@@ -181,8 +181,8 @@ impl Writer {
     /// Opens a transaction. [`WriteErrorKind::Fenced`] if the writer must no longer be used.
     pub fn begin(&mut self) -> Result<(), WriteError> {
         if self.session.is_doubtful() {
-            let message =
-                "a connection broke with a transaction's request under way: a new producer is needed to be certain";
+            let message = "a connection broke while a transaction's request was under way: only a new producer can \
+                           rule out that it still takes effect";
             return Err(WriteError::new(WriteErrorKind::Fenced, message));
         }
         if !matches!(self.state, State::Idle) {

@@ -124,8 +124,7 @@ impl Writer {
         }
         let Some(versions) = brokers.ready(round.node, Use::Produce, now) else { return false };
         let Some(version) = versions.pick(API_KEY, VERSIONS) else {
-            let message =
-                format!("the broker {} does not speak a version of Produce that this client does", round.node);
+            let message = format!("broker {} supports no version of Produce that this client supports", round.node);
             self.fail(WriteError::new(WriteErrorKind::Refused, message));
             return false;
         };
@@ -310,6 +309,6 @@ impl Writer {
 /// A message that a partition's batches were not delivered in time, and why, as far as that is known.
 pub(super) fn not_delivered(partition: &Partition) -> String {
     let last = partition.window.iter().find_map(|batch| batch.last.as_deref());
-    let why = last.unwrap_or("the partition's leader is not known or cannot be reached");
+    let why = last.unwrap_or("the partition's leader is unknown or unreachable");
     format!("{}:{}: not delivered in time: {why}", partition.topic, partition.index)
 }

@@ -105,7 +105,7 @@ impl Writer {
         if bytes + HEAD_BYTES <= most {
             return Ok(());
         }
-        let message = format!("a record of {bytes} bytes is larger than what may be sent, {most} bytes");
+        let message = format!("a record of {bytes} bytes exceeds the limit of {most} bytes");
         Err(WriteError { kind: WriteErrorKind::Refused, code: Some(code::MESSAGE_TOO_LARGE), message })
     }
 

@@ -266,7 +266,7 @@ fn failure_says_why_no_connection_is_ready() {
     world.read(link, usize::MAX);
     world.write(link, usize::MAX);
     world.cut(link, "it closed the connection");
-    assert_eq!(world.brokers.failure(), Some("kafka:9001: it closed the connection; it may want a login"));
+    assert_eq!(world.brokers.failure(), Some("kafka:9001: it closed the connection; it may require a login"));
     world.until(|world| world.leader(0).is_some());
     assert_eq!(world.brokers.failure(), None);
 }

@@ -211,7 +211,7 @@ fn answer_of_another_cluster_is_rejected() {
     world.pass(Duration::from_secs(302));
     assert_eq!(world.leader(1), Some((2, 5)));
     let trouble = world.brokers.trouble().unwrap();
-    assert_eq!(trouble.message, r#"it belongs to the cluster "other", not to "one" as the others"#);
+    assert_eq!(trouble.message, r#"it belongs to cluster "other", but the other brokers to "one""#);
     world.cluster.id = Some("one");
     world.until(|world| world.leader(1) == Some((2, 9)));
 }
@@ -234,7 +234,7 @@ fn malformed_metadata_is_requested_again() {
     world.serve = Box::new(|_, seen| (seen.api_key == 3).then(|| vec![0, 0]));
     world.watch("orders");
     world.pass(Duration::from_secs(2));
-    assert_eq!(world.brokers.trouble().unwrap().message, "its metadata is malformed");
+    assert_eq!(world.brokers.trouble().unwrap().message, "it sent malformed metadata");
     assert!((5..12).contains(&world.count(3)), "{}", world.count(3));
     world.serve = Box::new(|_, _| None);
     world.until(|world| world.leader(0).is_some());

@@ -185,12 +185,12 @@ fn lied(bytes: &[u8], requests: usize) -> (Vec<(RequestId, bool, String)>, Optio
 fn unrequested_responses_break_the_connection() {
     // Request 0 was the connection's own first one.
     let (failed, trouble) = lied(&[0, 0, 0, 4, 0, 0, 0, 2], 2);
-    let reason = "kafka:9001: it answered request 2, but 1 is the next to be answered".to_owned();
+    let reason = "kafka:9001: it answered request 2 instead of 1".to_owned();
     assert_eq!(failed, [(RequestId(0), true, reason.clone()), (RequestId(1), true, reason)]);
     assert_eq!(trouble.unwrap().kind, TroubleKind::Protocol);
     let (failed, trouble) = lied(&[0, 0, 0, 4, 0, 0, 0, 1], 0);
     assert!(failed.is_empty());
-    assert_eq!(trouble.unwrap().message, "it answered request 1, but there is none");
+    assert_eq!(trouble.unwrap().message, "it answered request 1, but no request is pending");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn answer_to_a_partly_written_request_breaks_the_connection() {
     world.wires.get_mut(&link).unwrap().to_client.extend([0, 0, 0, 4, 0, 0, 0, 1]);
     world.read(link, usize::MAX);
     world.settle();
-    let reason = "kafka:9001: it answered request 1, but there is none".to_owned();
+    let reason = "kafka:9001: it answered request 1, but no request is pending".to_owned();
     assert_eq!(world.failed(), [(RequestId(0), true, reason)]);
 }
 
@@ -235,7 +235,7 @@ fn requests_that_cannot_be_sent_fail_unsent() {
     world.until(|world| world.is_ready(-1, Use::Control));
     let other = world.brokers.send(-1, Use::Control, unknown, ms(1000), world.now);
     world.settle();
-    let reasons = ["the broker is not connected", "there is no request 999"].map(str::to_owned);
+    let reasons = ["the broker is not connected", "unknown API key 999"].map(str::to_owned);
     assert_eq!(world.failed(), [(id, false, reasons[0].clone()), (other, false, reasons[1].clone())]);
     // The connection still works.
     world.send(-1, Use::Control, b"x");
