@@ -47,7 +47,7 @@ FORMAT ?=
 
 BUILD := --release --locked
 # The packages that ratchet is made of.
-OWN := ratchet ratchet-cluster ratchet-core ratchet-http
+OWN := ratchet ratchet-cluster ratchet-core ratchet-http ratchet-testkit
 PACKAGES := $(addprefix --package ,$(OWN))
 # How tests are built: ratchet's own code with fewer optimizations (scripts/rustc-quick.sh has one more) and
 # incrementally. Dependencies stay as they are. What is released, measured or run for hours is built as it is released.

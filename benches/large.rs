@@ -22,14 +22,13 @@ mod keys;
 mod position;
 #[path = "support/process.rs"]
 mod process;
-#[path = "../tests/support/random.rs"]
-mod random;
 
 use entry::{entry, setting};
 use keys::key;
 use position::{current, meta};
 use process::{cpu, status_mib};
 use random::mix;
+use ratchet_testkit::random;
 
 const STORES: u64 = 4;
 const SMALL_ENTRIES: u64 = 1_000_000;

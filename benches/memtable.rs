@@ -21,8 +21,6 @@ mod entry;
 mod position;
 #[path = "support/process.rs"]
 mod process;
-#[path = "../tests/support/random.rs"]
-mod random;
 #[path = "support/uuid.rs"]
 mod uuid;
 
@@ -30,6 +28,7 @@ use entry::{entry, setting};
 use position::current;
 use process::{cpu, status_mib, thread_cpu};
 use random::mix;
+use ratchet_testkit::random;
 use uuid::Uuid;
 
 /// As in the program.

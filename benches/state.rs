@@ -13,12 +13,11 @@ use ratchet::state::{LoadBuffer, Memory, Overlay, Store};
 mod keys;
 #[path = "support/position.rs"]
 mod position;
-#[path = "../tests/support/random.rs"]
-mod random;
 
 use keys::key;
 use position::{current, meta};
 use random::mix;
+use ratchet_testkit::random;
 
 const KEYS: u64 = 1_000_000;
 const LOOKUPS: u64 = 512;

@@ -5,6 +5,8 @@
 //! only counts if its output has as many records as the generator's own model says.
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures with the machine's clocks")]
 
+use ratchet_testkit::{kafka, random, redis_server, server};
+
 mod alone;
 mod broker;
 mod calls;
@@ -18,8 +20,6 @@ mod gate;
 mod generate;
 mod growth;
 mod guard;
-#[path = "../../tests/support/kafka/mod.rs"]
-mod kafka;
 mod latency;
 mod limit;
 mod live;
@@ -32,28 +32,18 @@ mod part;
 mod plain;
 mod postgres;
 mod progress;
-#[path = "../../tests/support/random.rs"]
-mod random;
 mod redis;
-#[path = "../../tests/gates/redis.rs"]
-#[allow(dead_code, reason = "shared with tests, which use more of it")]
-mod redis_server;
 mod report;
 mod requests;
 mod restore;
 mod results;
 mod runner;
 mod segments;
-#[path = "../../tests/support/server.rs"]
-mod server;
 mod spec;
 mod stats;
 mod steady;
 mod throughput;
 mod transport;
-#[path = "../../tests/support/until.rs"]
-#[allow(dead_code, reason = "shared with tests, which use more of it")]
-mod until;
 mod usage;
 #[path = "../support/uuid.rs"]
 mod uuid;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ratchet_testkit::{folders, random};
+
 use super::*;
 use crate::format::{ChangelogOffset, KIND_IDENTITY, KIND_IDENTITY_DIGEST, POSITION_KEY, StoreMeta, Token};
 
@@ -22,12 +24,6 @@ mod simulated;
 #[path = "../../tests/sim/disk/mod.rs"]
 #[allow(dead_code, reason = "the simulation uses all of it")]
 mod disk_in_memory;
-#[path = "../../tests/support/flips.rs"]
-mod flips_of_bits;
-#[path = "../../tests/support/folders.rs"]
-mod folders;
-#[path = "../../tests/support/random.rs"]
-mod random;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 

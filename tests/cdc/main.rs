@@ -14,19 +14,6 @@
     reason = "the tests observe a running system from outside: they have a clock and may wait"
 )]
 
-#[path = "../support/cluster/mod.rs"]
-mod cluster;
-#[path = "../support/kafka/mod.rs"]
-mod kafka;
-#[path = "../support/random.rs"]
-mod random;
-#[path = "../support/server.rs"]
-mod server;
-#[path = "../postgres/database.rs"]
-mod target;
-#[path = "../support/until.rs"]
-mod until;
-
 mod arrivals;
 mod bank;
 mod capture;
@@ -50,6 +37,7 @@ use database::Database as _;
 use kafka::Broker;
 use mariadb::MariaDb;
 use postgres::Postgres;
+use ratchet_testkit::{cluster, database as target, kafka, random, server, until};
 use repair::Repair;
 use scenario::Scenario;
 

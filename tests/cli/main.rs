@@ -1,14 +1,7 @@
 //! The built program through its command line: what a person types, what it prints to which stream, and its exit code.
 //! Needs nothing but this machine.
 
-#[path = "../support/secrets.rs"]
-mod planted;
-#[path = "../support/screen.rs"]
-mod screen;
 #[expect(clippy::disallowed_methods, reason = "the tests observe a running program from outside: they may wait")]
-#[path = "../support/until.rs"]
-mod until;
-
 mod callers;
 mod calls;
 mod cases;
@@ -37,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use assert_cmd::Command;
+use ratchet_testkit::{screen, secrets as planted, until};
 use tempfile::TempDir;
 
 /// A topology that has no mistakes and no warnings.

@@ -20,38 +20,9 @@
     reason = "the tests observe a running system from outside: they have a clock and may wait"
 )]
 
-#[path = "../support/checker/mod.rs"]
-#[allow(unused_imports, reason = "its own tests run in another binary: this one has its own runner")]
-mod checker;
-#[path = "../support/cluster/mod.rs"]
-mod cluster;
-#[path = "../support/commit.rs"]
-mod commit;
-#[path = "../support/hostile.rs"]
-mod hostile;
-#[path = "../support/job.rs"]
-mod job;
-#[path = "../support/kafka/mod.rs"]
-mod kafka;
-#[path = "../support/load.rs"]
-mod load;
-#[path = "../support/operator.rs"]
-mod operator;
-#[path = "../support/pages.rs"]
-#[allow(dead_code, reason = "here each row has its own date and commit")]
-mod pages;
-#[path = "../support/random.rs"]
-mod random;
-#[path = "../support/replicated.rs"]
-mod replicated;
-#[path = "../support/screen.rs"]
-#[allow(dead_code, reason = "operators are observed by their logs here")]
-mod screen;
-#[path = "../support/segment.rs"]
-#[allow(dead_code, reason = "only producers are counted here")]
-mod segment;
-#[path = "../support/until.rs"]
-mod until;
+use ratchet_testkit::{
+    checker, cluster, commit, hostile, job, kafka, load, operator, pages, replicated, segment, until,
+};
 
 mod console;
 mod frames;

@@ -13,20 +13,11 @@
     reason = "the tests observe a running system from outside: they have a clock and may wait"
 )]
 
-#[path = "../postgres/database.rs"]
-mod database;
+use ratchet_testkit::{database, redis_server};
+
 mod decode;
 mod engine;
 mod fixtures;
-#[path = "../support/kafka/mod.rs"]
-mod kafka;
 mod later;
-#[path = "../gates/redis.rs"]
-#[allow(dead_code, reason = "no gate is asked here")]
-mod redis_server;
 mod requests;
-#[path = "../support/server.rs"]
-mod server;
-#[path = "../support/until.rs"]
-mod until;
 mod write;

@@ -9,56 +9,13 @@
     reason = "the tests observe running systems from outside: they have a clock and may wait"
 )]
 
-#[path = "../support/alone.rs"]
-mod alone;
-#[path = "../support/checked.rs"]
-mod checked;
-#[path = "../support/checker/mod.rs"]
-mod checker;
-#[path = "../support/clock.rs"]
-mod clock;
-#[path = "../support/cluster/mod.rs"]
-mod cluster;
-#[path = "../postgres/database.rs"]
-mod database;
-#[path = "../support/disk.rs"]
-mod disk;
-#[path = "../support/flips.rs"]
-mod flips;
-#[path = "../support/hostile.rs"]
-mod hostile;
-#[path = "../support/issuer.rs"]
-mod issuer;
-#[path = "../support/job.rs"]
-mod job;
-#[path = "../support/kafka/mod.rs"]
-mod kafka;
-#[path = "../support/load.rs"]
-mod load;
-#[path = "../support/operator.rs"]
-mod operator;
-#[path = "../support/secrets.rs"]
-mod planted;
-#[path = "../support/program.rs"]
-mod program;
-#[path = "../provider/mod.rs"]
-mod provider;
-#[path = "../support/random.rs"]
-mod random;
-#[path = "../support/rebuild.rs"]
-mod rebuild;
-#[path = "../gates/redis.rs"]
-mod redis_server;
+use ratchet_testkit::{
+    alone, checked, checker, clock, cluster, database, disk, flips, hostile, issuer, job, kafka, load, operator,
+    program, provider, random, rebuild, redis_server, screen, secrets as planted, segment, until,
+};
+
 #[path = "../proxy/relay.rs"]
 mod relay;
-#[path = "../support/screen.rs"]
-mod screen;
-#[path = "../support/segment.rs"]
-mod segment;
-#[path = "../support/server.rs"]
-mod server;
-#[path = "../support/until.rs"]
-mod until;
 
 #[path = "../bounds/mod.rs"]
 mod bounds;

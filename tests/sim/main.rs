@@ -16,10 +16,7 @@
 //!
 //! docs/dev/simulation.md says what is simulated, what is not, and how seeds are run.
 
-#[path = "../support/commit.rs"]
-mod commit;
-#[path = "../support/pages.rs"]
-mod pages;
+use ratchet_testkit::{pages, random};
 
 mod client;
 mod coroutine;
@@ -42,8 +39,6 @@ mod mistakes;
 mod net;
 mod profile;
 mod provider;
-#[path = "../support/random.rs"]
-mod random;
 #[cfg(test)]
 mod regressions;
 mod schedule;

@@ -18,32 +18,7 @@
     reason = "the tests observe a running system from outside: they have a clock and may wait"
 )]
 
-#[path = "../support/checker/mod.rs"]
-#[allow(unused_imports, reason = "its own tests run in binaries with a test harness")]
-mod checker;
-#[path = "../support/cluster/mod.rs"]
-mod cluster;
-#[path = "../support/commit.rs"]
-mod commit;
-#[path = "../support/job.rs"]
-mod job;
-#[path = "../support/kafka/mod.rs"]
-mod kafka;
-#[path = "../support/load.rs"]
-mod load;
-#[path = "../support/operator.rs"]
-mod operator;
-#[path = "../support/pages.rs"]
-mod pages;
-#[path = "../support/random.rs"]
-mod random;
-#[path = "../support/replicated.rs"]
-mod replicated;
-#[path = "../support/screen.rs"]
-#[allow(dead_code, reason = "operators are observed by their logs here")]
-mod screen;
-#[path = "../support/until.rs"]
-mod until;
+use ratchet_testkit::{checker, job, kafka, load, operator, pages, replicated, until};
 
 mod figures;
 mod page;

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use super::flips_of_bits::{self as flips, Outcome};
+use ratchet_testkit::flips::{self, Outcome};
+
 use super::*;
 
 const PARTS: usize = 4;

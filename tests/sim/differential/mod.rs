@@ -8,9 +8,6 @@
 //! - `transactions`, `reading`, `groups`, `topics`: the scripts, one for each rule that docs/guarantees.md relies on
 #![allow(clippy::disallowed_methods, reason = "a real Kafka runs by the real clock")]
 
-#[path = "../../support/kafka/mod.rs"]
-mod support;
-
 mod ground;
 mod groups;
 mod play;
@@ -21,6 +18,7 @@ mod simulated;
 mod topics;
 mod transactions;
 
+use ratchet_testkit::kafka as support;
 use script::Script;
 
 /// How many seeds the simulated cluster runs with: results must not depend on them.

@@ -38,8 +38,6 @@ use ratchet::dedup::Bounds;
 use crate::kafka::{Broker, Partition, Record};
 
 mod audit;
-#[path = "../../support/checker/bytes.rs"]
-pub mod bytes;
 pub mod called;
 mod commands;
 pub mod coverage;
@@ -62,6 +60,7 @@ pub use history::History;
 use rules::SHOP;
 pub use sunk::Sunk;
 
+pub use ratchet_testkit::checker::bytes;
 use rules::Rules;
 pub use rules::rules;
 

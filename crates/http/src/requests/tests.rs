@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use ratchet_testkit::folders;
 use rocksdb::{DB, IteratorMode};
 
 use super::database::{DATABASE, ENTRY, FORMAT_KEY, UNTIL, entry_key, until_key};
@@ -17,12 +18,6 @@ use crate::request::by_hand::SeenAs;
 use crate::request::{AnswerBody, Fingerprint, Id, OnInDoubt, Token};
 
 mod flips;
-#[path = "../../../../tests/support/flips.rs"]
-mod flips_of_bits;
-#[path = "../../../../tests/support/folders.rs"]
-mod folders;
-#[path = "../../../../tests/support/random.rs"]
-mod random;
 
 const LONG: Duration = Duration::from_secs(600);
 

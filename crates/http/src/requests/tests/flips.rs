@@ -4,7 +4,8 @@
 
 use std::iter;
 
-use super::flips_of_bits::{self as flips, Outcome};
+use ratchet_testkit::flips::{self, Outcome};
+
 use super::*;
 
 const RUNS: u8 = 3;

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use super::flips_of_bits::{self as flips, Outcome};
+use ratchet_testkit::flips::{self, Outcome};
+
 use super::*;
 
 const RUNS: usize = 3;

@@ -15,13 +15,9 @@ mod basics;
 mod compaction;
 mod crash;
 mod flips;
-#[path = "../../../../../../tests/support/flips.rs"]
-mod flips_of_bits;
 mod groups;
 mod lanes;
 mod model;
-#[path = "../../../../../../tests/support/random.rs"]
-mod random;
 
 /// No test waits this long unless it fails.
 const LONG: Duration = Duration::from_secs(20);

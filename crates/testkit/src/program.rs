@@ -1,5 +1,4 @@
 //! `ratchet proxy`, the built program, as a process.
-#![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::built;
 use crate::kafka;
 
 /// How long anything may take on a busy machine.
@@ -87,7 +87,7 @@ impl Room {
 
     /// The program with these words, split at spaces, in this room.
     pub fn command(&self, words: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
+        let mut command = Command::new(built::ratchet());
         command.current_dir(self.path()).args(words.split_whitespace());
         command
     }

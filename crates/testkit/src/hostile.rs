@@ -1,5 +1,4 @@
 //! Broken records, as bad senders send them.
-#![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use crate::cluster::Fresh;
 use crate::load::{Random, now_ms, thing};

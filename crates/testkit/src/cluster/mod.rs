@@ -1,8 +1,5 @@
 //! The tests' own view of Kafka, independent of ratchet's: topics, plain and transactional writers ([`writer`]), rights
 //! ([`acls`]), a reader that stops at the end, and what a group has committed.
-//!
-//! Include it in a test binary by `#[path]`, with `kafka` and `until` beside it at the crate's root.
-#![allow(dead_code, unused_imports, reason = "each test binary uses its own part of the support")]
 
 mod acls;
 mod policy;

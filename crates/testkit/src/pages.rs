@@ -1,13 +1,13 @@
 //! Pages of docs/ that runs write from their results.
 
 use std::fs;
-use std::path::Path;
 
 use crate::commit::commit;
+use crate::kafka::checkout;
 
 /// Writes the page `docs/NAME`; returns a line that says so.
 pub fn write(name: &str, text: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
+    let path = checkout().join("docs").join(name);
     let folder = path.parent().expect("it is in docs/");
     fs::create_dir_all(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     fs::write(&path, text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));

@@ -1,5 +1,4 @@
 //! A job under test: a topology with its own topics, group and folders, so that all tests can share one Kafka.
-#![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -19,7 +19,7 @@ impl WallClock {
         let (library, file) = (job.path("clock.so"), job.path("clock"));
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library);
-        let compiled = compiler.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c")).status();
+        let compiled = compiler.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/clock.c")).status();
         assert!(compiled.expect("there is a C compiler").success(), "the clock was not compiled");
         let clock = Self { library, file };
         clock.set(ms);

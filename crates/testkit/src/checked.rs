@@ -1,9 +1,9 @@
 //! `ratchet check --online` of a job, as a person runs it.
-#![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use crate::built;
 use crate::job::Job;
 
 /// The result of a check.
@@ -45,7 +45,7 @@ impl Checked {
 
 pub fn check_online(job: &Job) -> Checked {
     let config = job.write_config("check", &job.path("state-check"));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
+    let mut command = Command::new(built::ratchet());
     command.arg("check").arg(job.write_topology()).arg("--config").arg(config).arg("--online");
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RATCHET_")) {
         command.env_remove(name);

@@ -1,5 +1,4 @@
 //! Random input, from a seed, with duplicates, late versions and the odd broken record.
-#![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

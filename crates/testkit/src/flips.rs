@@ -1,5 +1,4 @@
 //! Flips one bit at a time in the files of a closed folder, and looks at what becomes of it. Each kind of file is hit.
-#![allow(dead_code, reason = "each binary uses its own part of the support")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,4 @@
 //! The built binary at work: started, killed, frozen, stopped, and observed from outside.
-#![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,6 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::built;
 use crate::job::Job;
 use crate::kafka;
 use crate::screen::Terminal;
@@ -66,7 +66,8 @@ impl Operator {
         let log = job.path(&format!("{label}-{number}.log"));
         let stderr = File::create(&log).expect("the job's folder is writable");
         let stdout = File::create(log.with_extension("out")).expect("the job's folder is writable");
-        let ratchet = options.program.as_deref().unwrap_or(Path::new(env!("CARGO_BIN_EXE_ratchet")));
+        let built = built::ratchet();
+        let ratchet = options.program.as_deref().unwrap_or(&built);
         let mut command = match &options.mount {
             None => Command::new(ratchet),
             Some(mount) => {

@@ -81,7 +81,7 @@ fn make() -> Install {
     let install =
         Install { libs: folder.join("libs"), keystore: folder.join("broker.p12"), ca_pem: folder.join("ca.pem") };
     copy_jars(
-        &checkout().join("tests/support/kafka/pom.xml"),
+        &checkout().join("crates/testkit/src/kafka/pom.xml"),
         &install.libs,
         "It needs Maven Central or a mirror of it (~/.m2/settings.xml). To do without, point RATCHET_TEST_BROKERS \
          at a running Kafka; the tests that restart a broker still need the jars.",

@@ -1,5 +1,4 @@
 //! Secrets that are planted where users keep theirs, and must never be printed.
-#![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 /// A text that does not occur by chance, different for each `place`.
 pub fn planted(place: &str) -> String {

@@ -1,5 +1,4 @@
 //! A real PostgreSQL that all tests of this binary share, and a database for each of them.
-#![allow(dead_code, reason = "each test binary uses its own part of it")]
 
 use std::fs;
 use std::future::Future;

@@ -16,9 +16,6 @@
 //! provider.kill();
 //! provider.restart(); // on the same port; what it has done is not forgotten
 //! ```
-//!
-//! Other test programs include it by `#[path = "../provider/mod.rs"] mod provider;`.
-#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,5 +1,4 @@
 //! Folders of stores under test.
-#![allow(dead_code, reason = "each binary uses its own part of the support")]
 
 use std::collections::BTreeMap;
 use std::fs;

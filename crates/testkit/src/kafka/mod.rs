@@ -2,7 +2,6 @@
 //! gone when that binary ends, however it ends. `pom.xml` names the version; `RATCHET_TEST_KAFKA_VERSION` overrides it,
 //! as `make kafka-matrix` does.
 //!
-//! Include it in a test binary or a unit test by `#[path]`; it needs only `std`, `libc` and `tokio`.
 //! `RATCHET_TEST_BROKERS=host:port` makes [`bootstrap`] return another Kafka. Tests that have to restart, freeze or log
 //! in to a broker start their own ([`Broker::start`]) in any case. Another Kafka has to let the tests be quick:
 //! `group.min.session.timeout.ms` of at most 2000, the broker's
@@ -13,7 +12,6 @@
 //!
 //! Nothing is ever skipped: a missing Java, Maven or download panics with what to install.
 #![allow(clippy::disallowed_methods, reason = "the broker is another process, with the real clock")]
-#![allow(dead_code, unused_imports, reason = "each test binary uses its own part of the support")]
 
 mod broker;
 mod install;

@@ -15,7 +15,6 @@
 //! 6. the changelog, folded, is the model's state;
 //! 7. a lane's transactions are in the order in which it made them, and the committed offset names an owner of the
 //!    job's, or nobody.
-#![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 pub mod bytes;
 mod model;

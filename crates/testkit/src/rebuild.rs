@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::built;
 use crate::job::Job;
 use crate::until::{DEADLINE, within};
 
 /// `ratchet changelog rebuild` with this state folder and these further arguments, killed at `crash_at`.
 pub fn rebuild(job: &Job, state: &Path, more: &[&str], crash_at: Option<&str>) -> (Option<i32>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
+    let mut command = Command::new(built::ratchet());
     command.args(["changelog", "rebuild", &job.name]).arg(job.write_topology());
     command.arg("--from-store").arg("--config").arg(job.write_config("rebuild", state)).args(more);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RATCHET_")) {

@@ -1,6 +1,5 @@
 //! A bad disk for one process and its children: each write below a folder, and each sync there, takes as long as a file
 //! says, no file there can grow, or no sync ends or succeeds. See `disk.c`, which the C compiler turns into a library that is preloaded.
-#![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -21,7 +20,7 @@ impl Disk {
         let (library, file) = (own.join("disk.so"), own.join("disk"));
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library);
-        let compiled = compiler.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/disk.c")).status();
+        let compiled = compiler.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/disk.c")).status();
         assert!(compiled.expect("there is a C compiler").success(), "the disk was not compiled");
         let disk = Self { library, file, folder: folder.to_owned() };
         disk.pause(Duration::ZERO);

@@ -1,5 +1,4 @@
 //! Random numbers from a seed (SplitMix64): the same in each run and on every machine.
-#![allow(dead_code, reason = "each binary uses its own part of the support")]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
