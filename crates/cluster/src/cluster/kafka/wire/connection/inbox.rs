@@ -112,7 +112,7 @@ impl Inbox {
             Ok(bytes) if bytes > self.frame_bytes_max => {
                 Err(format!("it sent a response of {bytes} bytes; at most {} are allowed", self.frame_bytes_max))
             }
-            _ => Err(format!("it sent a response of {number} bytes, which is none")),
+            _ => Err(format!("it sent a response of the invalid length {number}")),
         }
     }
 }
@@ -177,8 +177,8 @@ mod tests {
     #[test]
     fn invalid_lengths_of_responses_are_refused() {
         let refused = |head: [u8; 4]| read(&head, || 4).unwrap_err();
-        assert_eq!(refused((-1_i32).to_be_bytes()), "it sent a response of -1 bytes, which is none");
-        assert_eq!(refused(3_i32.to_be_bytes()), "it sent a response of 3 bytes, which is none");
+        assert_eq!(refused((-1_i32).to_be_bytes()), "it sent a response of the invalid length -1");
+        assert_eq!(refused(3_i32.to_be_bytes()), "it sent a response of the invalid length 3");
         let long = refused((1_i32 << 20 | 1).to_be_bytes());
         assert_eq!(long, "it sent a response of 1048577 bytes; at most 1048576 are allowed");
         assert_eq!(refused([0x15, 3, 3, 0]), "it speaks TLS, and this client does not");

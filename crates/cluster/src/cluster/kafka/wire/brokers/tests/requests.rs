@@ -196,9 +196,9 @@ fn unrequested_responses_break_the_connection() {
 #[test]
 fn invalid_frame_lengths_break_the_connection() {
     let (failed, _) = lied(&(-2_i32).to_be_bytes(), 1);
-    assert_eq!(failed, [(RequestId(0), true, "kafka:9001: it sent a response of -2 bytes, which is none".to_owned())]);
+    assert_eq!(failed, [(RequestId(0), true, "kafka:9001: it sent a response of the invalid length -2".to_owned())]);
     let (failed, _) = lied(&((100 << 20) + 1_i32).to_be_bytes(), 1);
-    assert!(failed[0].2.contains("104857601 bytes, and 104857600 are allowed"));
+    assert!(failed[0].2.contains("104857601 bytes; at most 104857600 are allowed"));
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn stamped_batch_has_one_timestamp() {
 fn old_message_format_is_refused_by_number() {
     let (found, error) = read(&unhex(MAGIC_1));
     assert_eq!((found, error), (vec![], Some(Error::Magic(1))));
-    assert!(Error::Magic(1).to_string().contains("message format 1,"));
+    assert!(Error::Magic(1).to_string().contains("message format 1;"));
     // Behind a batch of the current format, too.
     let both = [unhex(STAMPED), unhex(MAGIC_1)].concat();
     let (found, error) = read(&both);
