@@ -1,7 +1,6 @@
 //! The built program through its command line: what a person types, what it prints to which stream, and its exit code.
 //! Needs nothing but this machine.
 
-#[expect(clippy::disallowed_methods, reason = "the tests observe a running program from outside: they may wait")]
 mod callers;
 mod calls;
 mod cases;

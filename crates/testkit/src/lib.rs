@@ -3,6 +3,8 @@
 //!
 //! Without the feature `servers` it has what unit tests need, and few dependencies.
 #![allow(clippy::disallowed_methods, reason = "tests wait and measure by the machine's clocks")]
+#![allow(clippy::new_without_default, reason = "what starts a server or writes files is no default")]
+#![allow(clippy::should_implement_trait, reason = "a generator of random numbers is not iterated over")]
 
 #[cfg(feature = "servers")]
 pub mod alone;
