@@ -95,6 +95,7 @@ pub mod engine;
 pub use ratchet_core::folder;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub use ratchet_core::format;
+#[doc(inline)]
 pub use ratchet_http::http;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod infer;

@@ -1,5 +1,5 @@
 //! The checker: reads what a job was given and what it left behind in Kafka and on disk, and compares the two, record
-//! for record and transaction for transaction, by the model. It shares no code with the operator: see [`model`] and
+//! for record and transaction for transaction, by the model. It shares no code with the operator: see `model` and
 //! [`bytes`].
 //!
 //! It confirms, per partition (the numbers are those of the invariants in docs/guarantees.md):

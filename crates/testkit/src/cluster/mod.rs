@@ -1,5 +1,5 @@
-//! The tests' own view of Kafka, independent of ratchet's: topics, plain and transactional writers ([`writer`]), rights
-//! ([`acls`]), a reader that stops at the end, and what a group has committed.
+//! The tests' own view of Kafka, independent of ratchet's: topics, plain and transactional writers (`writer`), rights
+//! (`acls`), a reader that stops at the end, and what a group has committed.
 
 mod acls;
 mod policy;
