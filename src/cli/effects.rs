@@ -1,4 +1,4 @@
-//! `ratchet effects`: lists calls that are not plainly done.
+//! `ratchet effects`: lists calls that are under way, failed or in doubt.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ Examples:
   ratchet effects charge-orders topologies --in-doubt \\
     --config config/ratchet.yaml
 
-  # everything that is not plainly done, for scripts
+  # all calls that are under way, failed or in doubt, for scripts
   ratchet effects charge-orders topologies --json \\
     --config config/ratchet.yaml
 
@@ -82,6 +82,7 @@ fn failure(error: Error) -> Failure {
             Failure::input(error.message, "see Rights in docs/operations.md")
         }
         Error::Cluster(error) => Failure::run_with_help(error.message, "run the command again"),
+        error @ Error::Unfinished { .. } => Failure::run_with_help(error.to_string(), "run the command again"),
         error @ Error::Entry { .. } => {
             Failure::input(error.to_string(), "use the release that the instances run, or a later one")
         }

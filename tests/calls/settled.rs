@@ -394,6 +394,19 @@ fn tables_are_for_people() {
     operator.stop();
 }
 
+#[test]
+fn effects_behind_an_open_transaction_are_not_left_out() {
+    let (payments, mut operator) = doubted("settle-open", &[KEYLESS]);
+    operator.stop();
+    let open = payments.job.kafka.transaction("settle-open", DEADLINE);
+    open.send(&payments.job.changelog(), [Fresh::new(0, "k", "v")]);
+    let listed = payments.command(&["effects", &payments.job.name]).output().expect("the program is there");
+    let listed = Ran::of(listed).ended(1).said(&["was read up to offset", "run the command again"]);
+    assert_eq!(listed.out, "");
+    open.abort();
+    assert_eq!(payments.effects(&[]).len(), 1);
+}
+
 /// On a cluster in a folder nobody can listen while somebody commands: the next run carries it out.
 #[test]
 fn embedded_cluster_obeys_with_the_next_run() {

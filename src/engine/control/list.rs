@@ -1,9 +1,10 @@
-//! `ratchet effects`: lists, from the changelogs, the calls that are not simply done.
+//! `ratchet effects`: lists, from the changelogs, the calls that are under way, failed or in doubt.
 //!
-//! It reads committed records, whether instances are at work or not, and changes nothing. Calls made under a grant have
+//! It reads committed records, whether or not instances are running, and changes nothing. Calls made under a grant have
 //! no entries of their own until they are settled, so they are not listed while they are under way.
 //!
-//! **Failure**: an entry of a later release ends the listing with an error.
+//! **Failure**: an entry of a later release ends the listing with an error, and so does a changelog that cannot be read to
+//! its end: what is listed is complete, or nothing is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +22,8 @@ use super::settling::word;
 /// How long one read waits.
 const READ_WAIT: Duration = Duration::from_millis(20);
 const READ_RECORDS_MAX: usize = 2_048;
-/// How long a changelog may deliver nothing before its end: records behind an open transaction cannot be read.
+/// The listing fails if a changelog delivers nothing for this long before its end was reached: records behind an open
+/// transaction cannot be read.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 /// Why the calls cannot be listed.
@@ -40,9 +42,22 @@ pub enum Error {
         /// Why.
         error: format::Error,
     },
+    /// A changelog cannot be read to its end.
+    #[error(
+        "{changelog} was read up to offset {position}, and its end is {end}: nothing more arrived within {} s. A transaction \
+         may be open there, whose records, and those behind it, cannot be read before it ends", SILENCE_MAX.as_secs()
+    )]
+    Unfinished {
+        /// The changelog's partition.
+        changelog: TopicPartition,
+        /// The next offset to read.
+        position: i64,
+        /// The changelog's end.
+        end: i64,
+    },
 }
 
-/// An identity whose call is not simply done.
+/// An identity whose call is under way, failed or in doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
     /// The task.
@@ -64,20 +79,20 @@ pub struct Effect {
     pub is_in_doubt: bool,
 }
 
-/// Calls `each` for each effect, partition by partition.
-pub fn list(config: &Config, topology: &Topology, each: impl FnMut(Effect)) -> Result<(), Error> {
+/// Passes each effect to `visit`, partition by partition.
+pub fn list(config: &Config, topology: &Topology, visit: impl FnMut(Effect)) -> Result<(), Error> {
     match &config.cluster {
         ClusterKind::Kafka => {
             let kafka = &config.kafka;
             let cluster = Kafka::new(&kafka.for_admin(), &kafka.for_consumer(), &kafka.for_producer())?;
-            list_on(&cluster, topology, each)
+            list_on(&cluster, topology, visit)
         }
-        ClusterKind::Embedded { dir, partitions } => list_on(&Embedded::open(dir, *partitions)?, topology, each),
+        ClusterKind::Embedded { dir, partitions } => list_on(&Embedded::open(dir, *partitions)?, topology, visit),
     }
 }
 
 /// Like [`list`], on a given cluster.
-pub fn list_on<C: Cluster>(cluster: &C, topology: &Topology, mut each: impl FnMut(Effect)) -> Result<(), Error> {
+pub fn list_on<C: Cluster>(cluster: &C, topology: &Topology, mut visit: impl FnMut(Effect)) -> Result<(), Error> {
     for input in feeding::inputs(cluster, topology)? {
         let changelog = topology.changelog(&input);
         let count = cluster.outline_topic(&changelog)?.map_or(0, |topic| topic.partition_count);
@@ -85,7 +100,7 @@ pub fn list_on<C: Cluster>(cluster: &C, topology: &Topology, mut each: impl FnMu
             let task = TopicPartition::new(input.as_str(), number);
             of_partition(cluster, &task, &TopicPartition::new(changelog.as_str(), number))?
                 .into_values()
-                .for_each(&mut each);
+                .for_each(&mut visit);
         }
     }
     Ok(())
@@ -103,8 +118,11 @@ fn of_partition<C: Cluster>(cluster: &C, task: &TopicPartition, changelog: &Topi
     let clock = SystemClock::default();
     let (mut reader, mut batch) = (cluster.reader(changelog, start)?, C::Batch::default());
     let mut heard_at = clock.monotonic();
-    while reader.position() < end && clock.monotonic() - heard_at < SILENCE_MAX {
+    while reader.position() < end {
         let before = reader.position();
+        if clock.monotonic() - heard_at >= SILENCE_MAX {
+            return Err(Error::Unfinished { changelog: changelog.clone(), position: before, end });
+        }
         match reader.read(&mut batch, READ_RECORDS_MAX, READ_WAIT) {
             Err(error) if error.kind == cluster::ErrorKind::Retry => continue,
             read => read?,
@@ -128,9 +146,9 @@ fn of_partition<C: Cluster>(cluster: &C, task: &TopicPartition, changelog: &Topi
     Ok(effects)
 }
 
-/// What is listed of an identity; `None` if its call is simply done.
+/// What is listed of an identity; `None` if its call is done.
 fn effect(task: &TopicPartition, key: &[u8], remembered: &Remembered<'_>) -> Option<Effect> {
-    let of = Effect {
+    let blank = Effect {
         task: task.clone(),
         key: key.to_vec(),
         state: word(remembered),
@@ -145,7 +163,7 @@ fn effect(task: &TopicPartition, key: &[u8], remembered: &Remembered<'_>) -> Opt
             attempts: Some(under_way.attempts),
             since_ms: Some(under_way.first_at_ms),
             offset: Some(under_way.place.offset),
-            ..of
+            ..blank
         });
     }
     let settled = remembered.settled.filter(|settled| settled.how != How::Done)?;
@@ -162,6 +180,6 @@ fn effect(task: &TopicPartition, key: &[u8], remembered: &Remembered<'_>) -> Opt
         offset: settled.place.map(|place| place.offset),
         reason,
         is_in_doubt: matches!(settled.how, How::InDoubt | How::GivenUp { .. }),
-        ..of
+        ..blank
     })
 }
