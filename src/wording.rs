@@ -14,6 +14,11 @@ const PHRASES: &[(&str, &str)] = &[
     ("some times", "`a number of times`, or how many"),
     ("so many are", "the bound: `at most N`"),
     ("what is none", "what is invalid"),
+    ("that is none", "`invalid`"),
+    ("for so long", "how long: `for LEASE`, `for this time`"),
+    ("plainly done", "what is listed: `under way, failed or in doubt`"),
+    ("simply done", "what is listed: `under way, failed or in doubt`"),
+    ("gone on with", "`continues`"),
 ];
 
 const PLACES: &[&str] =

@@ -212,8 +212,8 @@ impl<C: Cluster> Loading<C> {
         Ok(())
     }
 
-    /// Publishes how far the load has got. Returns whether that is further than `before`; an error if there was no
-    /// progress for so long that the load has to be restarted.
+    /// Publishes how far the load has got. Returns whether that is further than `before`; an error if the load
+    /// has made no progress for long and has to be restarted.
     fn report(
         &mut self,
         before: Reached,

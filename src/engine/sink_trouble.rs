@@ -38,7 +38,7 @@ impl Wait {
         self.at_commit.then_some(self)
     }
 
-    /// Whether it has lasted for so long that claims in vain are worth a word.
+    /// Whether it has lasted long enough for claims in vain to be logged.
     pub fn is_long(&self, now: Duration) -> bool {
         now.saturating_sub(self.since) >= CLAIM_PATIENCE
     }

@@ -292,7 +292,7 @@ fn check_properties(config: &Config) -> Result<(), Error> {
 /// Logs as the configuration says, to this writer.
 ///
 /// # Errors
-/// A `log.level` that is none.
+/// An invalid `log.level`.
 pub fn start_logs<W>(config: &Config, writer: W) -> Result<(), logs::Error>
 where
     W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,

@@ -1,8 +1,8 @@
 //! ratchet between a real Apache Kafka and a real provider: the built binary is run from outside, killed, frozen and
 //! misled, its provider dies, is slow and refuses, and then what the provider has done is counted.
 //!
-//! The suite has a slice of it. With `RATCHET_TEST_CALLS_SECONDS` instances die at all points, and random trouble lasts
-//! for so long (`make calls`).
+//! The suite has a slice of it. With `RATCHET_TEST_CALLS_SECONDS` (`make calls`) instances die at all points, and random
+//! trouble lasts that many seconds.
 
 mod charges;
 mod counted;

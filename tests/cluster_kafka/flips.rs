@@ -25,7 +25,7 @@ use crate::random::Random;
 const PARTITIONS: usize = 4;
 const TRANSACTIONS: usize = 60;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A reader that gets nothing for so long gets no further. (A task says so after a minute.)
+/// A reader that gets nothing for this long is stuck. (A task says so after a minute.)
 const STILL: Duration = Duration::from_secs(4);
 
 /// Writes a partition as a task writes its changelog: transactions, each of some batches and a marker.

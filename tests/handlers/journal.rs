@@ -1,4 +1,4 @@
-//! Goal: work that was begun is gone on with, or its task stops; nobody guesses.
+//! Goal: work that was begun continues, or its task stops; nobody guesses.
 
 use std::time::Duration;
 

@@ -171,7 +171,7 @@ fn asynchronous_commit_is_said() {
     );
 }
 
-/// A server that is not there, a database that is not there, a url that is none.
+/// A server and a database that do not exist, and an invalid url.
 #[test]
 fn what_cannot_be_reached_is_said() {
     for (url, words) in [

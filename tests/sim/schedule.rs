@@ -108,7 +108,7 @@ enum Fault {
     /// Something happens to the database. What it loses is noticed, unless Kafka has lost nothing of it; everything else
     /// is waited for.
     Database(Blow),
-    /// The provider is down for so long. No record goes to the dead letters for that.
+    /// The provider is down for this time. No record goes to the dead letters for that.
     Outage(Time),
     /// Somebody commands the tasks something. It is carried out once, whatever else happens.
     Command(u64),

@@ -16,7 +16,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 const ROW: &str = "select from ratchet.position where partition = 0 for update";
 /// With a table locked it has sent its commit.
 const TABLE: &str = "lock table applied in share mode";
-/// Whether a session waits for what is locked, for so long that the instance has sent everything by now.
+/// Whether a session has waited for a lock long enough for the instance to have sent everything.
 const IS_LOCKED: &str = "select count(*) = 1 from pg_stat_activity where datname = current_database() \
     and wait_event_type = 'Lock' and clock_timestamp() - query_start > interval '500 ms'";
 /// Whether a transaction is open, and the server waits for what comes next.

@@ -67,7 +67,7 @@ fn each_bad_value_is_set_aside_alone_with_the_reason() {
         records.push(record(records.len(), None));
         records.push(record(records.len(), Some((name, value))));
     }
-    // A key that is no text, and a value that is none: the whole of it cannot be read.
+    // A key that is not text, and an invalid value: the record as a whole cannot be read.
     let mut strange = record(records.len(), Some(("short", "\"abc\"")));
     strange.key = Some(b"\xff\xfe".to_vec());
     records.push(strange);

@@ -146,7 +146,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Has clients ask for so long.
+    /// Has clients send requests for `length`.
     fn watch(&self, who: Who, rate: Option<u64>, length: Duration) -> Outcome<(Mark, Mark, Took)> {
         let address = self.proxy.as_ref().map_or(self.service.address(), Proxy::address);
         let keys = Arc::clone(&self.keys);

@@ -79,9 +79,9 @@ impl Database {
         Self { connections: connections.max(1), ..self }
     }
 
-    /// The same, with steps' rows kept for so long: longer than a step may be tried again, and no longer than the
-    /// topology's retention: what is new again has the key of before, and finds its row. Seven days if nothing is said, as
-    /// long as a topology without versions remembers then.
+    /// The same database, with steps' rows kept for `kept`. That has to be longer than a step may be tried again, and at most
+    /// the topology's retention: an identity that returns after it has the same key, and would find its old row. The
+    /// default is seven days, as is that of the retention without versions.
     pub fn kept(self, kept: Duration) -> Self {
         Self { kept, ..self }
     }

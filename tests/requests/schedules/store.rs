@@ -122,7 +122,7 @@ impl Simulated {
         lock(&self.inner.tidied).iter().any(|(_, removed)| *removed > 0)
     }
 
-    /// How many entries are there that were to be forgotten for so long.
+    /// The number of entries that were to be forgotten at least `ago` before now.
     pub fn over(&self, ago: Duration) -> usize {
         let now_ms = self.inner.now_ms() - i64::try_from(ago.as_millis()).expect("a short time");
         lock(&self.inner.memory).over(now_ms)

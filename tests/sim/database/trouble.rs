@@ -39,9 +39,9 @@ impl Troubles {
 /// What happens to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Blow {
-    /// It is stopped, or killed, for so long. What was committed stays.
+    /// The server is stopped, or killed, for this time. What was committed stays.
     Down(Time),
-    /// A table is missing for so long.
+    /// A table is missing for this time.
     TableMissing(Time),
     /// A replica takes over that lacks what was committed within this time.
     Failover(Time),

@@ -35,13 +35,13 @@ pub struct Change<'a> {
     settled: Option<&'a [u8]>,
 }
 
-/// A record that was judged, and what has come of it.
+/// A record that was judged.
 pub struct Judged {
     pub offset: i64,
     /// The key of its identity in the changelog.
     pub key: Vec<u8>,
     pub version: Option<i128>,
-    /// Whether a call of it has ended, or it has gone on with one.
+    /// Whether the record ended with a call, its own or one that it continued.
     pub has_called: bool,
     /// Whether it was perhaps not read.
     pub is_gone: bool,

@@ -1,5 +1,5 @@
-//! Throttle times (KIP-219): a response may say for how long its connection is to be left alone, and the client then
-//! begins no request on it for so long. What it had begun before it heard of it may still be written.
+//! Throttle times (KIP-219): a response may say for how long its connection is to be left alone: the client begins no
+//! request on it meanwhile. A request that it had begun before may still be written.
 
 use std::collections::VecDeque;
 

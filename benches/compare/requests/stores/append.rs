@@ -50,7 +50,7 @@ impl Append {
     }
 }
 
-/// How long one entry and its sync take at the median if nobody else writes, in microseconds: measured for so long.
+/// The median time of one entry and its sync if nobody else writes, in microseconds, measured for `length`.
 pub fn alone(folder: &Path, length: Duration) -> Outcome<u64> {
     let (mut file, mut took_us, began) = (create(folder)?, histogram(), Instant::now());
     while began.elapsed() < length {

@@ -152,11 +152,11 @@ pub trait Store: Send + Sync {
     /// Reserves a request, or says why not.
     fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found>;
 
-    /// Has a reservation's lease last for so long from now on.
+    /// Extends a reservation's lease to `lease` from now on.
     fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept>;
 
-    /// Remembers the answer for so long from now on. An answer that is there already, and is this holder's, is
-    /// replaced only if its body was cut off.
+    /// Remembers the answer for `retention` from now on. An answer that this holder has completed already is replaced
+    /// only if its body was cut off.
     fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept>;
 
     /// Forgets a request that was not carried out, or is to be carried out again.
