@@ -125,7 +125,11 @@ fn unsafe_code_is_only_where_it_is_listed() {
         }
     }
     let mut found = BTreeSet::new();
-    for path in ["src", "crates", "examples"].iter().flat_map(|folder| sources(&root.join(folder))) {
+    // What tests alone run, as in the testkit, does not count.
+    for path in ["src", "crates/cluster", "crates/core", "crates/http", "examples"]
+        .iter()
+        .flat_map(|folder| sources(&root.join(folder)))
+    {
         let text = fs::read_to_string(&path).expect("sources are UTF-8");
         let name = path.strip_prefix(root).expect("below the root").to_str().expect("UTF-8").to_owned();
         let mut reason_at = None;
