@@ -6,24 +6,23 @@
 //! share it.
 //!
 //! **An answer is given out only after its sync**, and so is a reservation that must not be taken over: this holds for
-//! the caller that wrote it, and for those that ask for it in the meantime (`syncs`). Other reservations are synced
+//! the caller that wrote it, and for callers that ask for it in the meantime (`syncs`). Other reservations are synced
 //! with the next answer: a crash of the machine before that loses only requests that were not answered. They are passed
 //! to the operating system before the request is carried out, so that the end of the process alone loses none of them.
 //!
 //! **At once.** A reservation that need not wait for anything is made on the caller's thread: going to another thread
-//! and back takes longer than all the rest of it. That is the case if no other change waits or is being made, the entry
-//! that is looked up is in memory, and the last writes took less than a millisecond; never if the caller's runtime has
-//! only one thread.
+//! and back takes longer than everything else about it. That is the case if no other change waits or is being made, the
+//! entry that is looked up is in memory, and the last writes took less than a millisecond; never if the caller's
+//! runtime has only one thread.
 //!
 //! **Time** is the wall clock when the store was opened plus the monotonic clock since: setting the clock ends no
 //! lease. The end of the process ends all of its leases: entries name the run that wrote them.
 //!
 //! **Unlike a task's store**, this one cannot be rebuilt from elsewhere, syncs its log, and is never removed.
 //!
-//! **Failure.** After a failed write or sync nobody knows what is on the disk. The database is closed, all waiting
-//! callers get an error that it is not available, and it is reopened after a pause: what is on the disk then counts.
-//! Opening it writes the log's contents into a file of its own, and syncs that, so nothing that is found can still be
-//! lost.
+//! **Failure.** After a failed write or sync it is not known what is on the disk. The database is closed, all waiting
+//! callers get the error, and the database is reopened after a pause: what is on the disk then counts. Opening it
+//! writes the log's contents into another file, and syncs that, so nothing that is found can still be lost.
 //!
 //! On **a full disk** the database could not be reopened. So it stays open, for reading only: it answers from what is
 //! synced, and refuses requests that would write. Answers that were written but not synced are given to nobody. Once
@@ -51,12 +50,12 @@ mod room;
 mod syncs;
 mod writer;
 
-use syncs::Syncs;
-use writer::{Done, Writer};
+use syncs::{ReplyTo, Syncs};
+use writer::{BatchOutcome, Writer};
 
 /// The most changes that may wait.
 const WAITING_MAX: usize = 4_096;
-/// The most changes in one batch, and how many bytes of answers complete it earlier.
+/// The most changes in one batch, and the bytes of answers with which a batch is complete earlier.
 const BATCH_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 8 << 20;
 /// One writes while the other one syncs.
@@ -66,17 +65,18 @@ const THREADS: usize = 2;
 pub struct Requests {
     dir: PathBuf,
     shared: Arc<Shared>,
-    changes: Option<Sender<Waiting>>,
+    changes: Option<Sender<QueuedOperation>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A change that waits, and who waits for its outcome.
-struct Waiting {
-    asked: Asked,
-    reply: syncs::Reply,
+/// A queued change, and the caller that waits for its outcome.
+struct QueuedOperation {
+    operation: Operation,
+    reply_to: ReplyTo,
 }
 
-enum Asked {
+/// What a caller asks for: a change, or a check.
+enum Operation {
     Reserve(Wanted),
     Extend(Held, Duration),
     Complete(Held, Answer, Duration),
@@ -86,9 +86,9 @@ enum Asked {
     Settle(Id, Decision, Token),
 }
 
-/// A change's outcome.
+/// The outcome of an [`Operation`].
 #[derive(Debug)]
-enum Said {
+enum Outcome {
     Found(Found),
     Kept(Kept),
     Removed(usize),
@@ -96,13 +96,14 @@ enum Said {
     Settled(Settled),
 }
 
-/// Outcomes, and whom to tell them.
-type Told = Vec<(syncs::Reply, Result<Said, Error>)>;
+/// Outcomes, each with the caller that gets it.
+type Replies = Vec<(ReplyTo, Result<Outcome, Error>)>;
 
-/// What the threads and the callers share. A thread that takes several of the locks takes them in this order.
+/// What the threads and the callers share. A thread that takes several of the locks takes them in the order of the
+/// fields.
 struct Shared {
-    /// A thread holds this while it waits for a change, and until it holds the writer, so that changes are carried out
-    /// in the order of their arrival.
+    /// A thread holds this lock while it waits for a change, and until it holds the writer, so that changes are carried
+    /// out in the order of their arrival.
     turn: Mutex<()>,
     writer: Mutex<Writer>,
     syncs: Mutex<Syncs>,
@@ -116,15 +117,15 @@ impl Requests {
     /// # Errors
     /// Another process has it open, it holds files of something else, or it cannot be read or written.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        let lock = folder::take(dir)?;
+        let lock = folder::lock(dir)?;
         room::remove_trial(dir).map_err(|error| Error::Unavailable(format!("{}: {error}", dir.display())))?;
         let writer = Mutex::new(Writer::open(dir.to_owned())?);
         let shared = Arc::new(Shared { turn: Mutex::default(), writer, syncs: Mutex::default(), _lock: lock });
-        let (changes, waiting) = bounded(WAITING_MAX);
+        let (changes, queue) = bounded(WAITING_MAX);
         let mut store = Self { dir: dir.to_owned(), shared, changes: Some(changes), threads: Vec::new() };
         for _ in 0..THREADS {
-            let (shared, waiting) = (Arc::clone(&store.shared), waiting.clone());
-            let thread = thread::Builder::new().name("requests".to_owned()).spawn(move || shared.serve(&waiting));
+            let (shared, queue) = (Arc::clone(&store.shared), queue.clone());
+            let thread = thread::Builder::new().name("requests".to_owned()).spawn(move || shared.serve(&queue));
             store
                 .threads
                 .push(thread.map_err(|error| Error::Unavailable(format!("a thread could not be started: {error}")))?);
@@ -141,7 +142,7 @@ impl Requests {
 
     /// The size of its files.
     pub fn bytes(&self) -> u64 {
-        room::bytes(&self.dir)
+        room::bytes_used(&self.dir)
     }
 
     /// Opens an existing folder; does not create one.
@@ -149,54 +150,55 @@ impl Requests {
     /// # Errors
     /// The folder does not exist, or as for [`Self::open`].
     pub fn open_existing(dir: &Path) -> Result<Self, Error> {
-        folder::expect(dir)?;
+        folder::expect_marker(dir)?;
         Self::open(dir)
     }
 
-    async fn ask(&self, asked: Asked) -> Result<Said, Error> {
-        let (reply, said) = oneshot::channel();
-        let changes = self.changes.as_ref().ok_or_else(gone)?;
-        changes.try_send(Waiting { asked, reply }).map_err(|error| match error {
+    async fn ask(&self, operation: Operation) -> Result<Outcome, Error> {
+        let (reply_to, outcome) = oneshot::channel();
+        let changes = self.changes.as_ref().ok_or_else(closing_error)?;
+        changes.try_send(QueuedOperation { operation, reply_to }).map_err(|error| match error {
             crossbeam_channel::TrySendError::Full(_) => {
                 Error::Unavailable(format!("its queue is full: {WAITING_MAX} changes wait"))
             }
-            crossbeam_channel::TrySendError::Disconnected(_) => gone(),
+            crossbeam_channel::TrySendError::Disconnected(_) => closing_error(),
         })?;
-        said.await.map_err(|_| gone())?
+        outcome.await.map_err(|_| closing_error())?
     }
 
-    async fn kept(&self, asked: Asked) -> Result<Kept, Error> {
-        match self.ask(asked).await? {
-            Said::Kept(kept) => Ok(kept),
-            said => Err(unexpected(&said)),
+    /// Asks for a change that only the holder of a reservation may make.
+    async fn ask_as_holder(&self, operation: Operation) -> Result<Kept, Error> {
+        match self.ask(operation).await? {
+            Outcome::Kept(kept) => Ok(kept),
+            outcome => Err(unexpected_outcome(&outcome)),
         }
     }
 
-    /// Reserves on the caller's thread; `None` if that would have to wait for somebody or something.
+    /// Reserves on the caller's thread; `None` if that might have to wait for another thread or the disk.
     fn reserve_at_once(&self, wanted: &Wanted) -> Option<Result<Found, Error>> {
         // Changes that already wait are written together, which takes less processor time.
         let is_idle = self.changes.as_ref().is_some_and(Sender::is_empty);
-        (is_idle && is_one_of_several()).then(|| self.shared.reserve_at_once(wanted)).flatten()
+        (is_idle && runtime_has_other_threads()).then(|| self.shared.reserve_at_once(wanted)).flatten()
     }
 }
 
 /// Whether this thread's runtime has other threads: a disk that hangs must not stop the whole runtime.
-fn is_one_of_several() -> bool {
+fn runtime_has_other_threads() -> bool {
     Handle::try_current().is_ok_and(|runtime| {
         runtime.runtime_flavor() == RuntimeFlavor::MultiThread && runtime.metrics().num_workers() > 1
     })
 }
 
-fn gone() -> Error {
+fn closing_error() -> Error {
     Error::Unavailable("it is being closed".to_owned())
 }
 
-fn unexpected(said: &Said) -> Error {
-    Error::Refused(format!("unexpected reply: {said:?}"))
+fn unexpected_outcome(outcome: &Outcome) -> Error {
+    Error::Refused(format!("unexpected reply: {outcome:?}"))
 }
 
 impl Drop for Requests {
-    /// Waits until all changes that were asked for are made.
+    /// Waits until all queued changes are made.
     fn drop(&mut self) {
         drop(self.changes.take());
         for thread in self.threads.drain(..) {
@@ -204,7 +206,7 @@ impl Drop for Requests {
                 tracing::error!("a thread of the store of requests has panicked");
             }
         }
-        self.shared.writer().end();
+        self.shared.writer().stop_compaction();
     }
 }
 
@@ -214,51 +216,53 @@ impl Store for Requests {
             if let Some(found) = self.reserve_at_once(wanted) {
                 return found;
             }
-            match self.ask(Asked::Reserve(*wanted)).await? {
-                Said::Found(found) => Ok(found),
-                said => Err(unexpected(&said)),
+            match self.ask(Operation::Reserve(*wanted)).await? {
+                Outcome::Found(found) => Ok(found),
+                outcome => Err(unexpected_outcome(&outcome)),
             }
         })
     }
 
     fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
-        Box::pin(self.kept(Asked::Extend(held, lease)))
+        Box::pin(self.ask_as_holder(Operation::Extend(held, lease)))
     }
 
     fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
-        Box::pin(self.kept(Asked::Complete(held, answer.clone(), retention)))
+        Box::pin(self.ask_as_holder(Operation::Complete(held, answer.clone(), retention)))
     }
 
     fn release(&self, held: Held) -> Reply<'_, Kept> {
-        Box::pin(self.kept(Asked::Release(held)))
+        Box::pin(self.ask_as_holder(Operation::Release(held)))
     }
 
     fn tidy(&self) -> Reply<'_, usize> {
         Box::pin(async {
-            match self.ask(Asked::Tidy).await? {
-                Said::Removed(count) => Ok(count),
-                said => Err(unexpected(&said)),
+            match self.ask(Operation::Tidy).await? {
+                Outcome::Removed(count) => Ok(count),
+                outcome => Err(unexpected_outcome(&outcome)),
             }
         })
     }
 
     fn check(&self) -> Reply<'_, ()> {
-        Box::pin(async { self.ask(Asked::Check).await.map(|_| ()) })
+        Box::pin(async { self.ask(Operation::Check).await.map(|_| ()) })
     }
 }
 
 impl Settle for Requests {
     fn list<'a>(&'a self, wanted: &'a Listed) -> Reply<'a, Vec<Seen>> {
         let (shared, wanted) = (Arc::clone(&self.shared), wanted.clone());
-        // It reads all entries, and must not delay other tasks.
-        Box::pin(async { tokio::task::spawn_blocking(move || shared.list(&wanted)).await.map_err(|_| gone())? })
+        // Listing reads all entries, and must not delay other tasks.
+        Box::pin(async {
+            tokio::task::spawn_blocking(move || shared.list(&wanted)).await.map_err(|_| closing_error())?
+        })
     }
 
     fn settle<'a>(&'a self, id: Id, decision: &'a Decision, token: Token) -> Reply<'a, Settled> {
         Box::pin(async move {
-            match self.ask(Asked::Settle(id, decision.clone(), token)).await? {
-                Said::Settled(settled) => Ok(settled),
-                said => Err(unexpected(&said)),
+            match self.ask(Operation::Settle(id, decision.clone(), token)).await? {
+                Outcome::Settled(settled) => Ok(settled),
+                outcome => Err(unexpected_outcome(&outcome)),
             }
         })
     }
@@ -279,60 +283,59 @@ impl Shared {
         let mut seen = Vec::new();
         database.each_entry(|id, entry| {
             let entry = entry.inspect_err(|error| tracing::warn!(%error, "a request cannot be read")).ok();
-            let one = entry.and_then(|entry| entry::seen(id, &entry, run, now_ms));
-            seen.extend(one.filter(|one| wanted.has(one)));
+            let request = entry.and_then(|entry| entry::seen(id, &entry, run, now_ms));
+            seen.extend(request.filter(|request| wanted.has(request)));
         })?;
         Ok(wanted.sorted(seen))
     }
 
-    /// Carries out the changes that wait, until the channel is closed.
-    fn serve(&self, waiting: &Receiver<Waiting>) {
-        let mut all = Vec::new();
+    /// Carries out the queued changes, until the queue is closed.
+    fn serve(&self, queue: &Receiver<QueuedOperation>) {
+        let mut queued = Vec::new();
         loop {
             let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-            let Ok(first) = waiting.recv() else { return };
+            let Ok(first) = queue.recv() else { return };
             let mut writer = self.writer();
             drop(turn);
-            let mut bytes = first.asked.bytes();
-            all.push(first);
-            while all.len() < BATCH_MAX
+            let mut bytes = first.operation.answer_bytes();
+            queued.push(first);
+            while queued.len() < BATCH_MAX
                 && bytes < BATCH_BYTES_MAX
-                && let Ok(next) = waiting.try_recv()
+                && let Ok(next) = queue.try_recv()
             {
-                bytes += next.asked.bytes();
-                all.push(next);
+                bytes += next.operation.answer_bytes();
+                queued.push(next);
             }
-            let told = self.carry_out(&mut writer, &mut all);
+            let replies = self.carry_out(&mut writer, &mut queued);
             drop(writer);
-            tell(told);
+            send(replies);
             self.sync();
         }
     }
 
-    /// Carries out some changes. Returns the callers that can be answered at once; the others are answered after a
-    /// sync.
-    fn carry_out(&self, writer: &mut Writer, all: &mut Vec<Waiting>) -> Told {
+    /// Carries out the queued changes. Returns the replies that can be sent at once; the others are sent after a sync.
+    fn carry_out(&self, writer: &mut Writer, queued: &mut Vec<QueuedOperation>) -> Replies {
         let is_late = self.syncs().is_late();
-        let done = writer.carry_out(all.iter().map(|waiting| &waiting.asked), is_late);
+        let done = writer.carry_out(queued.iter().map(|queued| &queued.operation), is_late);
         let mut syncs = self.syncs();
-        if !writer.is_only_read() {
-            syncs.is_anew();
+        if !writer.is_read_only() {
+            syncs.forget_lost();
         }
         match done {
-            Ok(Done { said, to_sync, database }) => {
-                syncs.written(to_sync, &database);
-                let each = all.drain(..).zip(said);
-                let told = each.filter_map(|(Waiting { reply, .. }, (said, when))| match said {
-                    Ok(said) => syncs.tell(when, reply, said),
-                    Err(error) => Some((reply, Err(error))),
+            Ok(BatchOutcome { outcomes, to_sync, database }) => {
+                syncs.add_written(to_sync, &database);
+                let queued = queued.drain(..).zip(outcomes);
+                let replies = queued.filter_map(|(QueuedOperation { reply_to, .. }, (outcome, when))| match outcome {
+                    Ok(outcome) => syncs.defer(when, reply_to, outcome),
+                    Err(error) => Some((reply_to, Err(error))),
                 });
-                told.collect()
+                replies.collect()
             }
             Err(error) => {
-                let failed = syncs.fail().into_iter().map(|(reply, _)| reply);
+                let failed = syncs.fail().into_iter().map(|(reply_to, _)| reply_to);
                 failed
-                    .chain(all.drain(..).map(|waiting| waiting.reply))
-                    .map(|reply| (reply, Err(error.clone())))
+                    .chain(queued.drain(..).map(|queued| queued.reply_to))
+                    .map(|reply_to| (reply_to, Err(error.clone())))
                     .collect()
             }
         }
@@ -340,52 +343,54 @@ impl Shared {
 
     /// Syncs until nothing is left to sync, unless the other thread does so.
     fn sync(&self) {
-        let mut goes_on = false;
+        let mut is_continuing = false;
         loop {
-            let Some(database) = self.syncs().begin(goes_on) else {
-                if goes_on {
-                    self.mark();
+            let Some(database) = self.syncs().begin_sync(is_continuing) else {
+                if is_continuing {
+                    self.mark_synced();
                 }
                 return;
             };
-            goes_on = true;
+            is_continuing = true;
             match database.sync() {
                 Ok(()) => {
-                    let synced = self.syncs().end();
-                    tell(synced.into_iter().map(|(reply, said)| (reply, Ok(said))).collect());
+                    let synced = self.syncs().end_sync();
+                    send(synced.into_iter().map(|(reply_to, outcome)| (reply_to, Ok(outcome))).collect());
                 }
                 Err(error) => {
                     let writer = self.writer();
-                    // Otherwise a write has failed meanwhile, and all callers were told.
-                    if writer.has(&database) {
-                        self.give_up(writer, &error);
+                    // If the database was closed, a write has failed meanwhile, and all callers got its error.
+                    if writer.is_current(&database) {
+                        self.handle_failure(writer, &error);
                     }
                 }
             }
         }
     }
 
-    /// Handles a failed write or sync of the log, after which nobody knows what is on the disk.
-    fn give_up(&self, mut writer: MutexGuard<'_, Writer>, error: &Error) {
-        let failed = if writer.is_only_read() || matches!(error, Error::Full(_)) {
-            writer.only_read(error);
+    /// Handles a failed write or sync of the log: closes the database, or on a full disk only reads it from now on. All
+    /// callers that wait get the error.
+    fn handle_failure(&self, mut writer: MutexGuard<'_, Writer>, error: &Error) {
+        let failed = if writer.is_read_only() || matches!(error, Error::Full(_)) {
+            writer.become_read_only(error);
             self.syncs().lose()
         } else {
             writer.fail(error);
             self.syncs().fail()
         };
         drop(writer);
-        tell(failed.into_iter().map(|(reply, _)| (reply, Err(error.clone()))).collect());
+        send(failed.into_iter().map(|(reply_to, _)| (reply_to, Err(error.clone()))).collect());
     }
 
-    /// Marks in the log that all is synced, unless somebody is writing, whose batch marks it anyway.
-    fn mark(&self) {
+    /// Marks in the log that everything is synced, unless another thread is writing: its batch has the mark anyway.
+    fn mark_synced(&self) {
         let Ok(mut writer) = self.writer.try_lock() else { return };
-        if let Err(error) = writer.mark() {
-            self.give_up(writer, &error);
+        if let Err(error) = writer.mark_synced() {
+            self.handle_failure(writer, &error);
         }
     }
 
+    /// Reserves if that need not wait for a lock or the disk.
     fn reserve_at_once(&self, wanted: &Wanted) -> Option<Result<Found, Error>> {
         if self.syncs().is_late() {
             return None;
@@ -395,26 +400,26 @@ impl Shared {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        let found = writer.reserve_at_once(wanted, |id| self.syncs().has(id))?;
+        let found = writer.reserve_at_once(wanted, |id| self.syncs().is_unsynced(id))?;
         if let Err(error) = &found {
             let failed = self.syncs().fail();
             drop(writer);
-            tell(failed.into_iter().map(|(reply, _)| (reply, Err(error.clone()))).collect());
+            send(failed.into_iter().map(|(reply_to, _)| (reply_to, Err(error.clone()))).collect());
         }
         Some(found)
     }
 }
 
-fn tell(told: Told) {
-    for (reply, said) in told {
+fn send(replies: Replies) {
+    for (reply_to, outcome) in replies {
         // The caller may be gone.
-        let _ = reply.send(said);
+        let _ = reply_to.send(outcome);
     }
 }
 
-impl Asked {
-    /// About how many bytes it writes.
-    fn bytes(&self) -> usize {
+impl Operation {
+    /// The size of the answer that it writes: about as much as all that it writes.
+    fn answer_bytes(&self) -> usize {
         match self {
             Self::Complete(_, Answer { body: crate::request::AnswerBody::Whole(body), .. }, _)
             | Self::Settle(_, Decision::Answer(Answer { body: crate::request::AnswerBody::Whole(body), .. }), _) => {

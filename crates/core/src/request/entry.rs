@@ -76,7 +76,7 @@ pub fn extend(entry: Option<&RequestEntry>, held: Held, lease: Duration, now_ms:
     (Kept::Yes, Change::Put(RequestEntry { until_ms: entry.until_ms.max(lease_until_ms), state, ..entry.clone() }))
 }
 
-/// The holder has an answer.
+/// The holder has an answer: it replaces the reservation, or an earlier answer whose body was cut off.
 pub fn complete(
     entry: Option<&RequestEntry>,
     held: Held,

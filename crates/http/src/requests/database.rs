@@ -3,7 +3,7 @@
 //! An entry and the time of its removal are written together, so the database has either both or neither.
 //!
 //! **Damage of a log** is noticed ([`crate::logs`]) up to the last batch that is marked as synced: the next batch marks
-//! it, or [`Database::mark`] when nothing is left to sync.
+//! it, or [`Database::mark_synced`] when nothing is left to sync.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,26 +19,29 @@ use crate::format::request::{REQUEST_FORMAT, RequestEntry, UNMASKED_FORMAT};
 use crate::logs;
 use crate::request::{Error, Id};
 
-/// The most entries that are removed at once.
+/// The most entries that one batch removes.
 const TIDY_MAX: usize = 1_000;
 
-/// RocksDB's properties: whether it has stopped taking writes, and how often it could not write its files.
-const STOPPED: &PropName = rocksdb::properties::IS_WRITE_STOPPED;
-const FAILED: &PropName = rocksdb::properties::BACKGROUND_ERRORS;
-/// The pause before a stopped database is asked again.
-const STOPPED_PAUSE: Duration = Duration::from_millis(2);
+/// Properties of RocksDB: whether it has stopped taking writes, and how often it could not write its files.
+const WRITE_STOPPED: &PropName = rocksdb::properties::IS_WRITE_STOPPED;
+const BACKGROUND_ERRORS: &PropName = rocksdb::properties::BACKGROUND_ERRORS;
+/// The pause before a write is retried while the database takes no writes.
+const WRITE_STOPPED_PAUSE: Duration = Duration::from_millis(2);
 
 /// The database's folder within the store's.
-pub(super) const DATABASE: &str = "requests";
+pub(super) const DATABASE_DIR: &str = "requests";
 
+/// The key of the format's number.
 pub(super) const FORMAT_KEY: &[u8] = &[0x00];
-pub(super) const ENTRY: u8 = 0x10;
-pub(super) const UNTIL: u8 = 0x20;
+/// Begins the key of an entry; the request's id follows.
+pub(super) const ENTRY_PREFIX: u8 = 0x10;
+/// Begins the key of an entry's removal time; the time and the request's id follow.
+pub(super) const EXPIRY_PREFIX: u8 = 0x20;
 
 /// Whether a read may wait for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// It waits for as long as it takes.
+    /// The read waits for as long as it takes.
     Patient,
     /// It reads only what is in memory; anything else is an error.
     Cached,
@@ -47,25 +50,25 @@ pub(super) enum Reading {
 /// Whether a write, which is not synced, may wait for the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writing {
-    /// It waits for as long as it takes.
+    /// The write waits for as long as it takes.
     Patient,
     /// Nothing is written if the write would have to wait.
     AtOnce,
 }
 
-/// How many background errors there were before the last successful write. RocksDB's count of them never falls: those
-/// errors have passed, and only later ones say why it takes no writes.
+/// The number of background errors before the last successful write. RocksDB's count never falls: errors before that
+/// write have passed, and only later ones say why RocksDB takes no writes.
 #[derive(Debug, Default)]
-struct Passed(AtomicU64);
+struct PastErrors(AtomicU64);
 
-impl Passed {
+impl PastErrors {
     /// Records a successful write, before which there were this many errors.
-    fn written(&self, errors: u64) {
+    fn note_success(&self, errors: u64) {
         self.0.store(errors, Ordering::Relaxed);
     }
 
-    /// Whether this number includes errors since that write.
-    fn are_exceeded_by(&self, errors: u64) -> bool {
+    /// Whether this number includes errors after the last successful write.
+    fn has_new(&self, errors: u64) -> bool {
         errors > self.0.load(Ordering::Relaxed)
     }
 }
@@ -73,24 +76,24 @@ impl Passed {
 /// The open database.
 pub(super) struct Database {
     db: DB,
-    passed: Passed,
+    past_errors: PastErrors,
     /// Everything up to this sequence number is synced.
     synced: AtomicU64,
-    cached: ReadOptions,
-    at_once: WriteOptions,
+    cached_reads: ReadOptions,
+    immediate_writes: WriteOptions,
 }
 
 impl Database {
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        let path = dir.join(DATABASE);
-        expect_whole_logs(&path)?;
+        let path = dir.join(DATABASE_DIR);
+        check_logs(&path)?;
         let db = DB::open(&options::of_requests(), &path).map_err(|error| from_rocksdb(&path, &error))?;
-        let (mut cached, mut at_once) = (ReadOptions::default(), WriteOptions::default());
-        cached.set_read_tier(ReadTier::BlockCache);
-        at_once.set_no_slowdown(true);
+        let (mut cached_reads, mut immediate_writes) = (ReadOptions::default(), WriteOptions::default());
+        cached_reads.set_read_tier(ReadTier::BlockCache);
+        immediate_writes.set_no_slowdown(true);
         // Opening has written the logs' contents to a file of its own, and synced it.
         let synced = AtomicU64::new(db.latest_sequence_number());
-        let database = Self { db, passed: Passed::default(), synced, cached, at_once };
+        let database = Self { db, past_errors: PastErrors::default(), synced, cached_reads, immediate_writes };
         match database.get(FORMAT_KEY)?.as_deref() {
             Some([REQUEST_FORMAT]) => {}
             // Entries of the old format stay readable; an earlier release could not read those that will be written.
@@ -119,7 +122,7 @@ impl Database {
         let bytes = match reading {
             Reading::Patient => self.get(&entry_key(id))?,
             Reading::Cached => {
-                let found = self.db.get_opt(entry_key(id), &self.cached);
+                let found = self.db.get_opt(entry_key(id), &self.cached_reads);
                 found.map_err(|error| from_rocksdb(self.db.path(), &error))?.map(Bytes::from)
             }
         };
@@ -129,14 +132,16 @@ impl Database {
     }
 
     /// Calls `tell` with each entry, in the order of their ids.
-    pub fn each_entry(&self, mut tell: impl FnMut(Id, Result<RequestEntry, Error>)) -> Result<(), Error> {
+    pub fn each_entry(&self, mut visit: impl FnMut(Id, Result<RequestEntry, Error>)) -> Result<(), Error> {
         let mut options = ReadOptions::default();
         options.fill_cache(false);
-        for item in self.db.iterator_opt(IteratorMode::From(&[ENTRY], rocksdb::Direction::Forward), options) {
+        for item in self.db.iterator_opt(IteratorMode::From(&[ENTRY_PREFIX], rocksdb::Direction::Forward), options) {
             let (key, value) = item.map_err(|error| from_rocksdb(self.db.path(), &error))?;
-            let Some(id) = key.strip_prefix(&[ENTRY]).and_then(|id| Some(Id(id.try_into().ok()?))) else { break };
+            let Some(id) = key.strip_prefix(&[ENTRY_PREFIX]).and_then(|id| Some(Id(id.try_into().ok()?))) else {
+                break;
+            };
             let decoded = RequestEntry::decode(&Bytes::from(value));
-            tell(id, decoded.map_err(|error| Error::Refused(format!("{}: {error}", self.db.path().display()))));
+            visit(id, decoded.map_err(|error| Error::Refused(format!("{}: {error}", self.db.path().display()))));
         }
         Ok(())
     }
@@ -144,18 +149,18 @@ impl Database {
     /// Writes a batch; `false` if it would have to wait and may not.
     ///
     /// # Errors
-    /// Nobody knows what is on the disk.
+    /// The write failed: parts of it may be on the disk. Or RocksDB cannot write its files: then nothing was written.
     pub fn write(&self, mut batch: WriteBatch, how: Writing) -> Result<bool, Error> {
         batch.put_log_data(logs::mark(self.synced.load(Ordering::Acquire)));
         loop {
             if how == Writing::Patient {
                 self.wait_for_files()?;
             }
-            let errors = self.number(FAILED);
-            // With RocksDB's own waiting, a write would wait for as long as the disk is full.
-            match self.db.write_opt(WriteBatch::from_data(batch.data()), &self.at_once) {
+            let errors = self.property(BACKGROUND_ERRORS);
+            // If RocksDB did the waiting, a write would wait for as long as the disk is full.
+            match self.db.write_opt(WriteBatch::from_data(batch.data()), &self.immediate_writes) {
                 Ok(()) => {
-                    self.passed.written(errors);
+                    self.past_errors.note_success(errors);
                     return Ok(true);
                 }
                 Err(error) if error.kind() != rocksdb::ErrorKind::Incomplete => {
@@ -167,11 +172,11 @@ impl Database {
         }
     }
 
-    /// Waits while RocksDB takes no writes because it is writing its files. Fails if it cannot write these: otherwise a
-    /// write would wait until the disk has room.
+    /// Waits while RocksDB takes no writes because it is writing its files. Fails if it cannot write its files:
+    /// otherwise a write would wait until the disk has room.
     fn wait_for_files(&self) -> Result<(), Error> {
-        while self.number(STOPPED) > 0 {
-            if self.passed.are_exceeded_by(self.number(FAILED)) {
+        while self.property(WRITE_STOPPED) > 0 {
+            if self.past_errors.has_new(self.property(BACKGROUND_ERRORS)) {
                 return Err(Error::Full(format!(
                     "{}: the database could not write its files",
                     self.db.path().display()
@@ -183,14 +188,14 @@ impl Database {
     }
 
     /// The value of one of the database's properties.
-    fn number(&self, property: &PropName) -> u64 {
-        self.db.property_int_value(property).ok().flatten().unwrap_or(0)
+    fn property(&self, name: &PropName) -> u64 {
+        self.db.property_int_value(name).ok().flatten().unwrap_or(0)
     }
 
     /// Syncs what was written before the call; more may be written meanwhile.
     ///
     /// # Errors
-    /// Nobody knows what is on the disk.
+    /// The sync failed: any part of what was not synced before may be on the disk.
     pub fn sync(&self) -> Result<(), Error> {
         let written = self.db.latest_sequence_number();
         self.db.flush_wal(true).map_err(|error| from_rocksdb(self.db.path(), &error))?;
@@ -201,8 +206,8 @@ impl Database {
     /// Marks what is synced, with a batch that changes nothing.
     ///
     /// # Errors
-    /// Nobody knows what is on the disk.
-    pub fn mark(&self) -> Result<(), Error> {
+    /// The write failed: parts of it may be on the disk.
+    pub fn mark_synced(&self) -> Result<(), Error> {
         let mut batch = WriteBatch::default();
         batch.put(FORMAT_KEY, [REQUEST_FORMAT]);
         self.write(batch, Writing::AtOnce).map(drop)
@@ -214,17 +219,17 @@ impl Database {
     }
 
     /// Stops all background work, for good.
-    pub fn cancel(&self) {
+    pub fn stop_background_work(&self) {
         self.db.cancel_all_background_work(true);
     }
 
     /// The removal times that have passed, with the ids of their entries; the oldest first, [`TIDY_MAX`] at most.
-    pub fn due(&self, now_ms: i64) -> Result<Vec<(i64, Id)>, Error> {
-        let from = [UNTIL];
+    pub fn due_for_removal(&self, now_ms: i64) -> Result<Vec<(i64, Id)>, Error> {
+        let from = [EXPIRY_PREFIX];
         let mut due = Vec::new();
         for item in self.db.iterator(IteratorMode::From(&from, rocksdb::Direction::Forward)).take(TIDY_MAX) {
             let (key, _) = item.map_err(|error| from_rocksdb(self.db.path(), &error))?;
-            let Some((until_ms, id)) = read_until(&key) else { break };
+            let Some((until_ms, id)) = parse_expiry_key(&key) else { break };
             if until_ms > now_ms {
                 break;
             }
@@ -234,20 +239,20 @@ impl Database {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "nothing tells when it takes writes again")]
+#[expect(clippy::disallowed_methods, reason = "RocksDB does not notify when it takes writes again")]
 fn pause() {
-    thread::sleep(STOPPED_PAUSE);
+    thread::sleep(WRITE_STOPPED_PAUSE);
 }
 
-/// The operating system's messages when there is no room.
-const NO_ROOM: [&str; 3] = ["No space left", "Disk quota exceeded", "File too large"];
+/// What the operating system's messages say when there is no room.
+const NO_ROOM_MESSAGES: [&str; 3] = ["No space left", "Disk quota exceeded", "File too large"];
 
 /// RocksDB takes damage of a log for the log's end, so logs are checked before it opens them.
-fn expect_whole_logs(path: &Path) -> Result<(), Error> {
+fn check_logs(path: &Path) -> Result<(), Error> {
     match logs::check(path).map_err(|error| Error::Unavailable(format!("{}: {error}", path.display())))? {
         None => Ok(()),
         Some(damage) => Err(Error::Refused(format!(
-            "{damage}: put a copy of the folder in its place; with an empty folder, requests that were answered before are \
+            "{damage}: restore the folder from a backup; with an empty folder, requests that were answered before are \
              carried out again when they are repeated"
         ))),
     }
@@ -256,7 +261,7 @@ fn expect_whole_logs(path: &Path) -> Result<(), Error> {
 fn from_rocksdb(path: &Path, error: &rocksdb::Error) -> Error {
     let text = format!("{}: {}", path.display(), error.as_ref());
     match error.kind() {
-        _ if NO_ROOM.iter().any(|words| text.contains(words)) => Error::Full(text),
+        _ if NO_ROOM_MESSAGES.iter().any(|words| text.contains(words)) => Error::Full(text),
         rocksdb::ErrorKind::Corruption | rocksdb::ErrorKind::NotSupported | rocksdb::ErrorKind::InvalidArgument => {
             Error::Refused(text)
         }
@@ -265,23 +270,23 @@ fn from_rocksdb(path: &Path, error: &rocksdb::Error) -> Error {
 }
 
 pub(super) fn entry_key(id: Id) -> [u8; 33] {
-    let mut key = [ENTRY; 33];
+    let mut key = [ENTRY_PREFIX; 33];
     key[1..].copy_from_slice(&id.0);
     key
 }
 
-/// Times sort like their bytes, because none is before the epoch.
-pub(super) fn until_key(until_ms: i64, id: Id) -> [u8; 41] {
-    let mut key = [UNTIL; 41];
+/// The bytes sort like the times, since no time is before the epoch.
+pub(super) fn expiry_key(until_ms: i64, id: Id) -> [u8; 41] {
+    let mut key = [EXPIRY_PREFIX; 41];
     key[1..9].copy_from_slice(&until_ms.max(0).to_be_bytes());
     key[9..].copy_from_slice(&id.0);
     key
 }
 
-fn read_until(key: &[u8]) -> Option<(i64, Id)> {
-    let (&UNTIL, rest) = key.split_first()? else { return None };
-    let (until, id) = rest.split_first_chunk::<8>()?;
-    Some((i64::from_be_bytes(*until), Id(id.try_into().ok()?)))
+fn parse_expiry_key(key: &[u8]) -> Option<(i64, Id)> {
+    let (&EXPIRY_PREFIX, rest) = key.split_first()? else { return None };
+    let (until_ms, id) = rest.split_first_chunk::<8>()?;
+    Some((i64::from_be_bytes(*until_ms), Id(id.try_into().ok()?)))
 }
 
 #[cfg(test)]
@@ -290,20 +295,20 @@ mod tests {
 
     #[test]
     fn passed_error_does_not_make_a_later_stall_look_like_a_full_disk() {
-        let passed = Passed::default();
-        assert!(!passed.are_exceeded_by(0));
-        assert!(passed.are_exceeded_by(1), "no write has succeeded since");
-        passed.written(1);
-        assert!(!passed.are_exceeded_by(1), "a write has succeeded since");
-        assert!(passed.are_exceeded_by(2));
+        let past_errors = PastErrors::default();
+        assert!(!past_errors.has_new(0));
+        assert!(past_errors.has_new(1), "no write has succeeded since");
+        past_errors.note_success(1);
+        assert!(!past_errors.has_new(1), "a write has succeeded since");
+        assert!(past_errors.has_new(2));
     }
 
     #[test]
     fn successful_write_counts_earlier_errors_as_passed() {
         let folder = tempfile::tempdir().unwrap();
         let database = Database::open(folder.path()).unwrap();
-        database.passed.written(7);
+        database.past_errors.note_success(7);
         assert_eq!(database.write(WriteBatch::default(), Writing::Patient), Ok(true));
-        assert!(database.passed.are_exceeded_by(1) && !database.passed.are_exceeded_by(database.number(FAILED)));
+        assert!(database.past_errors.has_new(1) && !database.past_errors.has_new(database.property(BACKGROUND_ERRORS)));
     }
 }

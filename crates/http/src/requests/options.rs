@@ -2,21 +2,22 @@
 
 use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, LogLevel, Options};
 
-/// The block cache: it holds the filters of a day's requests, and the answers that are asked for again.
+/// The block cache: it holds the filters of a day's requests, and the answers to repeated requests.
 const CACHE_BYTES: usize = 64 << 20;
 pub(super) const WRITE_BUFFER_BYTES: usize = 16 << 20;
-/// The part of the write buffer that is a filter: most requests are new when first looked up, and a filter says so at
+/// The part of the write buffer that is a filter: most requests that are looked up are new, and a filter tells that at
 /// once.
 const WRITE_BUFFER_FILTER: f64 = 0.02;
-/// Bits of the filter per key: only one in a hundred new requests reads a block.
+/// Bits of a file's filter per key: the lookup of only one in a hundred new requests reads a block.
 const FILTER_BITS: f64 = 10.0;
 const OPEN_FILES_MAX: i32 = 256;
-const LOG_BYTES_MAX: usize = 1 << 20;
-const LOG_FILES_MAX: usize = 2;
+/// The bounds of RocksDB's text logs.
+const TEXT_LOG_BYTES_MAX: usize = 1 << 20;
+const TEXT_LOG_FILES_MAX: usize = 2;
 /// The log is written out in steps of this size, so that a sync has little left to do.
-const WAL_STEP_BYTES: u64 = 1 << 20;
-/// How many old logs are kept to be overwritten: as long as a file does not grow, a sync need not write its length.
-/// Bytes of an older log are then behind a log's end, and clients cannot choose them: answers are masked
+const LOG_STEP_BYTES: u64 = 1 << 20;
+/// How many old logs are kept to be overwritten: as long as a file does not grow, a sync need not write its length. The
+/// bytes behind the end of such a log are an older log's. Clients cannot choose them: answers are masked
 /// (`format::request`).
 const OLD_LOGS: usize = 2;
 
@@ -34,10 +35,10 @@ pub(super) fn of_requests() -> Options {
     options.set_memtable_whole_key_filtering(true);
     options.set_compression_type(DBCompressionType::Lz4);
     options.set_max_open_files(OPEN_FILES_MAX);
-    options.set_wal_bytes_per_sync(WAL_STEP_BYTES);
+    options.set_wal_bytes_per_sync(LOG_STEP_BYTES);
     options.set_recycle_log_file_num(OLD_LOGS);
     options.set_log_level(LogLevel::Warn);
-    options.set_max_log_file_size(LOG_BYTES_MAX);
-    options.set_keep_log_file_num(LOG_FILES_MAX);
+    options.set_max_log_file_size(TEXT_LOG_BYTES_MAX);
+    options.set_keep_log_file_num(TEXT_LOG_FILES_MAX);
     options
 }

@@ -15,34 +15,35 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::database::{DATABASE, Database};
-use super::writer::start;
+use super::database::{DATABASE_DIR, Database};
+use super::writer::now;
 use crate::request::Error;
 
-/// A full store takes new requests again once it is below the bound by one part in this many.
+/// A full store takes new requests again once it is below the bound by the bound divided by this.
 const MARGIN: u64 = 20;
 /// The shortest interval between two measurements while the bound seems to be reached.
-const LOOK_PAUSE: Duration = Duration::from_millis(100);
+const MEASURE_PAUSE: Duration = Duration::from_millis(100);
 /// The pause between two compactions: at least this long, and this many times as long as the last compaction took.
-const COMPACT_PAUSE: Duration = Duration::from_secs(5);
-const COMPACT_PAUSE_TIMES: u32 = 9;
-/// The file that is written to find out whether there is room. Its size is that of the log, which opening the database
-/// writes into another file, plus [`TRIAL_BYTES`].
-const TRIAL: &str = "room";
-const TRIAL_BYTES: u64 = 4 << 20;
-const TRIAL_PIECE: usize = 64 << 10;
+const COMPACTION_PAUSE: Duration = Duration::from_secs(5);
+const COMPACTION_PAUSE_FACTOR: u32 = 9;
+/// The file that is written as a trial, to find out whether there is room. It is as large as the log, which opening the
+/// database writes into another file, plus [`TRIAL_EXTRA_BYTES`].
+const TRIAL_FILE: &str = "room";
+const TRIAL_EXTRA_BYTES: u64 = 4 << 20;
+const TRIAL_PIECE_BYTES: usize = 64 << 10;
 
 /// The bound, and how much of it is taken.
 pub(super) struct Room {
     dir: PathBuf,
     bytes_max: Option<u64>,
-    /// The size when it was last measured; `written` is what was written since.
-    measured: u64,
-    written: u64,
-    looked: Option<Instant>,
+    /// The size of the files when it was last measured, and the bytes that were written since.
+    measured_bytes: u64,
+    written_since: u64,
+    measured_at: Option<Instant>,
     is_full: bool,
-    /// Whether removed entries may still be in the files.
+    /// Whether removed entries may still take room in the files.
     has_removed: bool,
+    /// The thread that compacts; it returns how long that took.
     compacting: Option<JoinHandle<Duration>>,
     compact_after: Option<Instant>,
 }
@@ -52,9 +53,9 @@ impl Room {
         Self {
             dir,
             bytes_max: None,
-            measured: 0,
-            written: 0,
-            looked: None,
+            measured_bytes: 0,
+            written_since: 0,
+            measured_at: None,
             is_full: false,
             // An earlier process may have removed entries.
             has_removed: true,
@@ -64,30 +65,32 @@ impl Room {
     }
 
     pub fn set_bytes_max(&mut self, bytes_max: u64) {
-        (self.bytes_max, self.measured, self.looked) = (Some(bytes_max), bytes(&self.dir), None);
+        (self.bytes_max, self.measured_bytes, self.measured_at) = (Some(bytes_max), bytes_used(&self.dir), None);
     }
 
     /// Adds bytes that were written.
-    pub fn wrote(&mut self, bytes: usize) {
-        self.written = self.written.saturating_add(bytes as u64);
+    pub fn add_written(&mut self, bytes: usize) {
+        self.written_since = self.written_since.saturating_add(bytes as u64);
     }
 
     /// Records that entries were removed.
-    pub fn removed(&mut self) {
+    pub fn note_removal(&mut self) {
         self.has_removed = true;
     }
 
-    /// Why no new requests are taken; `None` if there is room. Logs when that changes.
+    /// The error for new requests if the bound is reached. Logs when that changes.
     pub fn refusal(&mut self) -> Option<Error> {
         let max = self.bytes_max?;
         let full_from = if self.is_full { max - max / MARGIN } else { max };
-        let is_known = |looked: &Instant| looked.elapsed() < LOOK_PAUSE;
-        if self.measured.saturating_add(self.written) >= full_from && !self.looked.as_ref().is_some_and(is_known) {
-            (self.measured, self.written, self.looked) = (bytes(&self.dir), 0, Some(start()));
+        let is_recent = |measured_at: &Instant| measured_at.elapsed() < MEASURE_PAUSE;
+        if self.measured_bytes.saturating_add(self.written_since) >= full_from
+            && !self.measured_at.as_ref().is_some_and(is_recent)
+        {
+            (self.measured_bytes, self.written_since, self.measured_at) = (bytes_used(&self.dir), 0, Some(now()));
         }
-        let is_full = self.measured.saturating_add(self.written) >= full_from;
+        let is_full = self.measured_bytes.saturating_add(self.written_since) >= full_from;
         if is_full != std::mem::replace(&mut self.is_full, is_full) {
-            let bytes = self.measured;
+            let bytes = self.measured_bytes;
             match is_full {
                 true => tracing::warn!(bytes, max, "the store has reached its bound: it takes no new requests"),
                 false => {
@@ -104,19 +107,19 @@ impl Room {
     }
 
     /// Compacts the files in the background, if no new requests are taken and entries were removed.
-    pub fn compact(&mut self, database: &Arc<Database>) {
+    pub fn compact_if_due(&mut self, database: &Arc<Database>) {
         if self.compacting.as_ref().is_some_and(JoinHandle::is_finished)
             && let Some(took) = self.compacting.take().and_then(|ended| ended.join().ok())
         {
-            self.compact_after = Some(start() + COMPACT_PAUSE.max(took * COMPACT_PAUSE_TIMES));
+            self.compact_after = Some(now() + COMPACTION_PAUSE.max(took * COMPACTION_PAUSE_FACTOR));
         }
-        let is_due = self.compact_after.is_none_or(|after| start() >= after);
+        let is_due = self.compact_after.is_none_or(|after| now() >= after);
         if !self.is_full || !self.has_removed || !is_due || self.compacting.is_some() {
             return;
         }
         let database = Arc::clone(database);
         let compact = move || {
-            let began = start();
+            let began = now();
             database.compact();
             began.elapsed()
         };
@@ -127,63 +130,64 @@ impl Room {
     }
 
     /// Stops the compaction in the background.
-    pub fn end(&mut self, database: &Database) {
+    pub fn stop_compaction(&mut self, database: &Database) {
         if let Some(thread) = self.compacting.take() {
-            database.cancel();
+            database.stop_background_work();
             // A thread that has panicked has ended, too.
             let _ = thread.join();
         }
     }
 }
 
-/// The size of those of the database's files that can be inspected.
-pub(super) fn bytes(dir: &Path) -> u64 {
-    let Ok(files) = fs::read_dir(dir.join(DATABASE)) else { return 0 };
+/// The size of the database's files, as far as they can be inspected.
+pub(super) fn bytes_used(dir: &Path) -> u64 {
+    let Ok(files) = fs::read_dir(dir.join(DATABASE_DIR)) else { return 0 };
     // A file may be gone by now.
     let sizes = files.flatten().filter_map(|file| file.metadata().ok()).map(|file| file.blocks() * 512);
     sizes.sum()
 }
 
-/// Whether there is room to reopen the database, which writes what its log holds. If the system reports enough room, a
-/// file is written as a trial, since this user may have less. Otherwise there is no trial: it would take the last of
-/// the room from other programs.
-pub(super) fn is_there(dir: &Path) -> bool {
-    // A file that is left of an earlier trial takes room itself.
+/// Whether there is room to reopen the database, which writes its log's contents into another file. If the system
+/// reports enough room, a file is written as a trial, since this user may have less. Otherwise there is no trial: it
+/// would take the last of the room from other programs.
+pub(super) fn has_room_to_reopen(dir: &Path) -> bool {
+    // The file of an earlier trial takes room itself.
     let _ = remove_trial(dir);
-    let is_there = wanted(dir).and_then(|bytes| {
+    let trial = bytes_to_reopen(dir).and_then(|bytes| {
         let disk = rustix::fs::statvfs(dir)?;
         // Some file systems, such as those in user space, report no sizes.
         let has_room = disk.f_blocks == 0 || disk.f_bavail.saturating_mul(disk.f_frsize) >= bytes;
-        if has_room { try_to_fill(&dir.join(TRIAL), bytes) } else { Err(io::ErrorKind::StorageFull.into()) }
+        if has_room { try_to_fill(&dir.join(TRIAL_FILE), bytes) } else { Err(io::ErrorKind::StorageFull.into()) }
     });
     let _ = remove_trial(dir);
-    is_there.is_ok()
+    trial.is_ok()
 }
 
-/// Removes the file of a trial that a crash has interrupted.
+/// Removes the file of a trial, which a crash may have left behind.
 pub(super) fn remove_trial(dir: &Path) -> io::Result<()> {
-    match fs::remove_file(dir.join(TRIAL)) {
+    match fs::remove_file(dir.join(TRIAL_FILE)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
 /// How much room reopening the database needs.
-fn wanted(dir: &Path) -> io::Result<u64> {
-    let mut bytes = TRIAL_BYTES;
-    for file in fs::read_dir(dir.join(DATABASE))?.flatten() {
-        if file.path().extension().is_some_and(|kind| kind == "log") {
+fn bytes_to_reopen(dir: &Path) -> io::Result<u64> {
+    let mut bytes = TRIAL_EXTRA_BYTES;
+    for file in fs::read_dir(dir.join(DATABASE_DIR))?.flatten() {
+        if file.path().extension().is_some_and(|extension| extension == "log") {
             bytes += file.metadata()?.len();
         }
     }
     Ok(bytes)
 }
 
+/// Writes a file of this size.
 fn try_to_fill(path: &Path, bytes: u64) -> io::Result<()> {
     // Random bytes: zeros might take no room.
-    let piece: Vec<u8> = (0..TRIAL_PIECE).map(|_| rand::random()).collect();
+    let piece: Vec<u8> = (0..TRIAL_PIECE_BYTES).map(|_| rand::random()).collect();
     let mut file = fs::File::create(path)?;
-    for _ in 0..bytes.div_ceil(TRIAL_PIECE as u64) {
+    for _ in 0..bytes.div_ceil(TRIAL_PIECE_BYTES as u64) {
         file.write_all(&piece)?;
     }
     file.sync_all()
@@ -200,7 +204,7 @@ mod tests {
         room.set_bytes_max(100);
         let mut is_full_at = |bytes: u64| {
             // Set as if it had just been measured.
-            (room.measured, room.written, room.looked) = (bytes, 0, Some(start()));
+            (room.measured_bytes, room.written_since, room.measured_at) = (bytes, 0, Some(now()));
             room.refusal().is_some()
         };
         assert!(!is_full_at(97) && !is_full_at(99), "it has never been full");

@@ -1,7 +1,7 @@
-//! Tracks what was written and is not synced yet, and who waits for its sync.
+//! Tracks the requests that were written and are not synced yet, and the callers that wait for a sync.
 //!
-//! **Invariant.** Nobody gets an answer, or a reservation that must not be taken over, until a sync that began after it
-//! was written has ended. What is written while a sync is under way belongs to the next one.
+//! **Invariant.** Nobody gets an answer, or a reservation that must not be taken over, until a sync that began after
+//! its write has ended. What is written while a sync is under way belongs to the next sync.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,29 +10,29 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::database::Database;
-use super::writer::start;
-use super::{Said, WAITING_MAX};
+use super::writer::now;
+use super::{Outcome, WAITING_MAX};
 use crate::request::{AnswerBody, Error, Found, Id};
 
-/// If a sync takes longer, the disk hangs: then no new requests are begun.
+/// If a sync takes longer, the disk hangs: then no new requests are begun until it has synced.
 const LATE: Duration = Duration::from_secs(3);
 /// The most bytes of answers that may wait for a sync.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// Sends a change's outcome to the caller that waits for it.
-pub(super) type Reply = oneshot::Sender<Result<Said, Error>>;
+/// The sender for a change's outcome; its caller waits at the other end.
+pub(super) type ReplyTo = oneshot::Sender<Result<Outcome, Error>>;
 
-/// What is not synced yet.
+/// The requests that are not synced yet, and the callers that wait for a sync.
 #[derive(Default)]
 pub(super) struct Syncs {
-    /// Written since the last sync began.
-    next: Portion,
-    /// What the sync that is under way covers. Empty once the result of that sync does not matter any more.
-    under_way: Portion,
-    /// Whether a thread syncs, which it does until nothing is left.
+    /// What the next sync covers: all that was written since the last one began.
+    next: SyncBatch,
+    /// What the sync under way covers. Empty once the result of that sync does not matter any more.
+    under_way: SyncBatch,
+    /// Whether a thread syncs; it goes on until nothing is left to sync.
     is_syncing: bool,
-    /// Requests that were written, but whose sync failed for lack of room: nobody gets them until the database is
-    /// reopened.
+    /// Requests that were written, but whose sync failed for lack of room: their outcomes are given to nobody until the
+    /// database is reopened.
     lost: HashSet<Id>,
 }
 
@@ -41,50 +41,50 @@ pub(super) struct Syncs {
 pub(super) enum When {
     /// At once.
     Now,
-    /// Once this request is synced; at once if it is.
+    /// Once this request is synced; at once if it is synced already.
     Synced(Id),
-    /// Once every request that waits for a sync now is synced.
+    /// Once every request is synced that was written before.
     AllSynced,
 }
 
-/// What one sync covers.
+/// The requests that one sync covers, and the callers that wait for it.
 #[derive(Default)]
-struct Portion {
+struct SyncBatch {
     /// When the sync began.
     began: Option<Instant>,
-    /// The database it was written to.
+    /// The database that the requests were written to.
     database: Option<Arc<Database>>,
-    /// The requests that were written, and that nobody may get before the sync.
+    /// The requests whose outcomes nobody may get before the sync.
     ids: HashSet<Id>,
-    /// Who gets what after the sync; `bytes` is the total size of the answers among it.
-    waiting: Vec<(Reply, Said)>,
+    /// The outcomes that are given out after the sync, and to whom.
+    waiting: Vec<(ReplyTo, Outcome)>,
+    /// The total size of the answers among these outcomes.
     bytes: usize,
 }
 
-impl Portion {
-    /// Adds a caller that waits, unless too many do: a disk that hangs must not fill the memory. Callers that have
-    /// given up do not count.
-    fn wait(&mut self, reply: Reply, said: Said) -> Option<(Reply, Error)> {
-        let bytes = bytes_of(&said);
-        let is_full = |portion: &Self| {
-            portion.waiting.len() >= WAITING_MAX || portion.bytes.saturating_add(bytes) > WAITING_BYTES_MAX
-        };
+impl SyncBatch {
+    /// Adds a caller that waits; returns it, with an error, if too many wait: a disk that hangs must not fill the
+    /// memory. Callers that have given up do not count.
+    fn add_waiting(&mut self, reply_to: ReplyTo, outcome: Outcome) -> Option<(ReplyTo, Error)> {
+        let bytes = answer_bytes(&outcome);
+        let is_full =
+            |batch: &Self| batch.waiting.len() >= WAITING_MAX || batch.bytes.saturating_add(bytes) > WAITING_BYTES_MAX;
         if is_full(self) && !self.waiting.is_empty() {
-            self.waiting.retain(|(reply, _)| !reply.is_closed());
-            self.bytes = self.waiting.iter().map(|(_, said)| bytes_of(said)).sum();
+            self.waiting.retain(|(reply_to, _)| !reply_to.is_closed());
+            self.bytes = self.waiting.iter().map(|(_, outcome)| answer_bytes(outcome)).sum();
             if is_full(self) && !self.waiting.is_empty() {
-                return Some((reply, Error::Unavailable("too many requests wait for the disk".to_owned())));
+                return Some((reply_to, Error::Unavailable("too many requests wait for the disk".to_owned())));
             }
         }
         self.bytes += bytes;
-        self.waiting.push((reply, said));
+        self.waiting.push((reply_to, outcome));
         None
     }
 }
 
-fn bytes_of(said: &Said) -> usize {
-    match said {
-        Said::Found(Found::Answered(answer)) => match &answer.body {
+fn answer_bytes(outcome: &Outcome) -> usize {
+    match outcome {
+        Outcome::Found(Found::Answered(answer)) => match &answer.body {
             AnswerBody::Whole(body) => body.len(),
             _ => 0,
         },
@@ -93,78 +93,85 @@ fn bytes_of(said: &Said) -> usize {
 }
 
 impl Syncs {
-    /// Records that these requests were written to this database, and are not synced yet.
-    pub fn written(&mut self, ids: impl IntoIterator<Item = Id>, database: &Arc<Database>) {
+    /// Records that these requests were written to this database and are not synced yet.
+    pub fn add_written(&mut self, ids: impl IntoIterator<Item = Id>, database: &Arc<Database>) {
         self.next.ids.extend(ids);
         if !self.next.ids.is_empty() {
             self.next.database = Some(Arc::clone(database));
         }
     }
 
-    /// Whether this request's entry is still to be synced.
-    pub fn has(&self, id: Id) -> bool {
+    /// Whether this request was written and is not synced yet.
+    pub fn is_unsynced(&self, id: Id) -> bool {
         self.next.ids.contains(&id) || self.under_way.ids.contains(&id) || self.lost.contains(&id)
     }
 
-    /// Gives an outcome out when it is time; returns it if that is now, or if it is refused.
-    pub fn tell(&mut self, when: When, reply: Reply, said: Said) -> Option<(Reply, Result<Said, Error>)> {
+    /// Keeps an outcome for its caller until it may be given out. Returns the caller if it gets the outcome, or an
+    /// error, at once.
+    pub fn defer(
+        &mut self,
+        when: When,
+        reply_to: ReplyTo,
+        outcome: Outcome,
+    ) -> Option<(ReplyTo, Result<Outcome, Error>)> {
         if let When::Synced(id) = when
             && self.lost.contains(&id)
         {
-            return Some((reply, Err(Error::Full("it is not known whether this is on the disk".to_owned()))));
+            return Some((reply_to, Err(Error::Full("it is not known whether the request is on the disk".to_owned()))));
         }
-        let is_for = |portion: &Portion| match when {
+        let must_wait_for = |batch: &SyncBatch| match when {
             When::Now => false,
-            When::Synced(id) => portion.ids.contains(&id),
-            When::AllSynced => !portion.ids.is_empty(),
+            When::Synced(id) => batch.ids.contains(&id),
+            When::AllSynced => !batch.ids.is_empty(),
         };
-        let portions = [&mut self.next, &mut self.under_way];
-        match portions.into_iter().find(|portion| is_for(portion)) {
-            Some(portion) => portion.wait(reply, said).map(|(reply, error)| (reply, Err(error))),
-            None => Some((reply, Ok(said))),
+        let batches = [&mut self.next, &mut self.under_way];
+        match batches.into_iter().find(|batch| must_wait_for(batch)) {
+            Some(batch) => batch.add_waiting(reply_to, outcome).map(|(reply_to, error)| (reply_to, Err(error))),
+            None => Some((reply_to, Ok(outcome))),
         }
     }
 
-    /// Whether the sync under way has taken too long already.
+    /// Whether the sync under way already takes longer than [`LATE`].
     pub fn is_late(&self) -> bool {
         self.under_way.began.is_some_and(|began| began.elapsed() > LATE)
     }
 
-    /// Begins a sync; returns its database, if anything is left to sync and nobody else syncs. `goes_on`: the caller is
-    /// the one that has synced until now.
-    pub fn begin(&mut self, goes_on: bool) -> Option<Arc<Database>> {
-        if self.is_syncing && !goes_on {
+    /// Begins a sync; returns the database to sync, if anything is left to sync and no other thread syncs.
+    /// `is_continuing`: the caller is the thread that has synced until now.
+    pub fn begin_sync(&mut self, is_continuing: bool) -> Option<Arc<Database>> {
+        if self.is_syncing && !is_continuing {
             return None;
         }
         let database = self.next.database.take();
         self.is_syncing = database.is_some();
         if self.is_syncing {
             self.under_way = std::mem::take(&mut self.next);
-            self.under_way.began = Some(start());
+            self.under_way.began = Some(now());
         }
         database
     }
 
-    /// Ends the sync under way, which has succeeded. Returns who can be answered now.
-    pub fn end(&mut self) -> Vec<(Reply, Said)> {
+    /// Ends the sync under way, which has succeeded. Returns the outcomes that can be given out now.
+    pub fn end_sync(&mut self) -> Vec<(ReplyTo, Outcome)> {
         std::mem::take(&mut self.under_way).waiting
     }
 
-    /// Handles a disk without room for what was written. Returns the callers that must be told. The requests are given
-    /// to nobody until the database is reopened: what is found then is on the disk.
-    pub fn lose(&mut self) -> Vec<(Reply, Said)> {
+    /// Handles a disk that has no room to sync what was written. Returns the callers that must get the error. The
+    /// unsynced requests are lost: nobody gets their outcomes until the database is reopened and shows what is on the
+    /// disk.
+    pub fn lose(&mut self) -> Vec<(ReplyTo, Outcome)> {
         self.lost.extend(self.next.ids.iter().chain(&self.under_way.ids));
         self.fail()
     }
 
-    /// Forgets the lost requests: the database is not, or no longer, only read.
-    pub fn is_anew(&mut self) {
+    /// Forgets the lost requests: the database they were written to was closed since then.
+    pub fn forget_lost(&mut self) {
         self.lost.clear();
     }
 
-    /// Handles a failed database. Returns the callers that must be told. The result of a sync under way does not matter
-    /// any more.
-    pub fn fail(&mut self) -> Vec<(Reply, Said)> {
+    /// Handles a failed database. Returns the callers that must get the error. The result of a sync under way does not
+    /// matter any more.
+    pub fn fail(&mut self) -> Vec<(ReplyTo, Outcome)> {
         let Self { next, under_way, .. } = self;
         let (mut failed, under_way) = (std::mem::take(next).waiting, std::mem::take(under_way).waiting);
         failed.extend(under_way);
@@ -174,7 +181,7 @@ impl Syncs {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: nobody gets anything that no sync has covered.
+    //! Goal: nobody gets an outcome that has to be synced before its sync has ended.
 
     use super::*;
     use crate::request::{Answer, Kept};
@@ -188,38 +195,39 @@ mod tests {
     }
 
     /// A caller that waits for this request's sync, or is answered at once.
-    fn wait(syncs: &mut Syncs, number: u8) -> oneshot::Receiver<Result<Said, Error>> {
-        let (reply, told) = oneshot::channel();
-        if let Some((reply, said)) = syncs.tell(When::Synced(id(number)), reply, Said::Kept(Kept::Yes)) {
-            reply.send(said).unwrap();
+    fn wait(syncs: &mut Syncs, number: u8) -> oneshot::Receiver<Result<Outcome, Error>> {
+        let (reply_to, received) = oneshot::channel();
+        if let Some((reply_to, outcome)) = syncs.defer(When::Synced(id(number)), reply_to, Outcome::Kept(Kept::Yes)) {
+            reply_to.send(outcome).unwrap();
         }
-        told
+        received
     }
 
-    fn tell(all: Vec<(Reply, Said)>) -> usize {
-        all.into_iter().map(|(reply, said)| reply.send(Ok(said)).unwrap()).count()
+    /// Sends the outcomes; returns their number.
+    fn send(outcomes: Vec<(ReplyTo, Outcome)>) -> usize {
+        outcomes.into_iter().map(|(reply_to, outcome)| reply_to.send(Ok(outcome)).unwrap()).count()
     }
 
     #[test]
     fn request_written_during_a_sync_waits_for_the_next_one() {
         let folder = tempfile::tempdir().unwrap();
         let (mut syncs, database) = (Syncs::default(), open(&folder));
-        assert!(syncs.begin(false).is_none(), "nothing was written");
-        syncs.written([id(1)], &database);
+        assert!(syncs.begin_sync(false).is_none(), "nothing was written");
+        syncs.add_written([id(1)], &database);
         let mut first = wait(&mut syncs, 1);
-        assert!(syncs.begin(false).is_some());
-        syncs.written([id(2)], &database);
+        assert!(syncs.begin_sync(false).is_some());
+        syncs.add_written([id(2)], &database);
         let mut second = wait(&mut syncs, 2);
         let mut repeated = wait(&mut syncs, 1);
-        assert!(syncs.begin(false).is_none(), "a sync is under way");
+        assert!(syncs.begin_sync(false).is_none(), "a sync is under way");
         assert!(wait(&mut syncs, 3).try_recv().is_ok(), "request 3 was not written");
-        assert_eq!(tell(syncs.end()), 2);
+        assert_eq!(send(syncs.end_sync()), 2);
         assert!(first.try_recv().is_ok() && repeated.try_recv().is_ok() && second.try_recv().is_err());
-        assert!(!syncs.has(id(1)) && syncs.has(id(2)));
-        assert!(syncs.begin(true).is_some());
-        assert_eq!(tell(syncs.end()), 1);
+        assert!(!syncs.is_unsynced(id(1)) && syncs.is_unsynced(id(2)));
+        assert!(syncs.begin_sync(true).is_some());
+        assert_eq!(send(syncs.end_sync()), 1);
         assert!(second.try_recv().is_ok());
-        assert!(syncs.begin(true).is_none() && syncs.begin(false).is_none(), "nothing is left");
+        assert!(syncs.begin_sync(true).is_none() && syncs.begin_sync(false).is_none(), "nothing is left");
     }
 
     /// A request that is written again belongs to the later sync: the one under way may have begun too early.
@@ -227,13 +235,13 @@ mod tests {
     fn request_written_twice_waits_for_the_later_sync() {
         let folder = tempfile::tempdir().unwrap();
         let (mut syncs, database) = (Syncs::default(), open(&folder));
-        syncs.written([id(1)], &database);
-        assert!(syncs.begin(false).is_some());
-        syncs.written([id(1)], &database);
+        syncs.add_written([id(1)], &database);
+        assert!(syncs.begin_sync(false).is_some());
+        syncs.add_written([id(1)], &database);
         let mut later = wait(&mut syncs, 1);
-        assert_eq!(tell(syncs.end()), 0);
-        assert!(syncs.begin(true).is_some() && later.try_recv().is_err());
-        assert_eq!(tell(syncs.end()), 1);
+        assert_eq!(send(syncs.end_sync()), 0);
+        assert!(syncs.begin_sync(true).is_some() && later.try_recv().is_err());
+        assert_eq!(send(syncs.end_sync()), 1);
         assert!(later.try_recv().is_ok());
     }
 
@@ -241,20 +249,20 @@ mod tests {
     fn check_waits_until_all_earlier_requests_are_synced() {
         let folder = tempfile::tempdir().unwrap();
         let (mut syncs, database) = (Syncs::default(), open(&folder));
-        let all = |syncs: &mut Syncs| {
-            let (reply, told) = oneshot::channel();
-            if let Some((reply, said)) = syncs.tell(When::AllSynced, reply, Said::Checked) {
-                reply.send(said).unwrap();
+        let check = |syncs: &mut Syncs| {
+            let (reply_to, received) = oneshot::channel();
+            if let Some((reply_to, outcome)) = syncs.defer(When::AllSynced, reply_to, Outcome::Checked) {
+                reply_to.send(outcome).unwrap();
             }
-            told
+            received
         };
-        assert!(all(&mut syncs).try_recv().is_ok(), "nothing was written");
-        syncs.written([id(1)], &database);
-        assert!(syncs.begin(false).is_some() && !syncs.is_late());
-        let mut during = all(&mut syncs);
-        syncs.written([id(2)], &database);
-        let mut later = all(&mut syncs);
-        assert_eq!(tell(syncs.end()), 1);
+        assert!(check(&mut syncs).try_recv().is_ok(), "nothing was written");
+        syncs.add_written([id(1)], &database);
+        assert!(syncs.begin_sync(false).is_some() && !syncs.is_late());
+        let mut during = check(&mut syncs);
+        syncs.add_written([id(2)], &database);
+        let mut later = check(&mut syncs);
+        assert_eq!(send(syncs.end_sync()), 1);
         assert!(during.try_recv().is_ok() && later.try_recv().is_err());
     }
 
@@ -262,22 +270,22 @@ mod tests {
     fn callers_that_wait_for_a_hanging_disk_are_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let (mut syncs, database) = (Syncs::default(), open(&folder));
-        syncs.written([id(1)], &database);
-        assert!(syncs.begin(false).is_some());
+        syncs.add_written([id(1)], &database);
+        assert!(syncs.begin_sync(false).is_some());
         let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| wait(&mut syncs, 1)).collect();
         assert!(wait(&mut syncs, 1).try_recv().unwrap().is_err(), "one caller too many");
         waiting.truncate(1);
         assert!(wait(&mut syncs, 1).try_recv().is_err(), "there is room, since the others have given up");
-        assert_eq!(syncs.end().len(), 2);
+        assert_eq!(syncs.end_sync().len(), 2);
 
         let body = bytes::Bytes::from(vec![0; WAITING_BYTES_MAX / 2 + 1]);
         let answered = |syncs: &mut Syncs| {
             let answer = Answer { status: 200, headers: Vec::new(), body: AnswerBody::Whole(body.clone()) };
-            let (reply, told) = oneshot::channel();
-            (syncs.tell(When::Synced(id(2)), reply, Said::Found(Found::Answered(answer))), told)
+            let (reply_to, received) = oneshot::channel();
+            (syncs.defer(When::Synced(id(2)), reply_to, Outcome::Found(Found::Answered(answer))), received)
         };
-        syncs.written([id(2)], &database);
-        let (first, _told) = answered(&mut syncs);
+        syncs.add_written([id(2)], &database);
+        let (first, _received) = answered(&mut syncs);
         assert!(first.is_none());
         assert!(answered(&mut syncs).0.unwrap().1.is_err(), "too many bytes");
     }
@@ -286,43 +294,43 @@ mod tests {
     fn sync_that_ends_after_a_failure_answers_nobody() {
         let folder = tempfile::tempdir().unwrap();
         let (mut syncs, database) = (Syncs::default(), open(&folder));
-        let found = |syncs: &mut Syncs, number| {
-            let (reply, told) = oneshot::channel();
-            assert!(syncs.tell(When::Synced(id(number)), reply, Said::Found(Found::InProgress)).is_none());
-            told
+        let wait = |syncs: &mut Syncs, number| {
+            let (reply_to, received) = oneshot::channel();
+            assert!(syncs.defer(When::Synced(id(number)), reply_to, Outcome::Found(Found::InProgress)).is_none());
+            received
         };
-        syncs.written([id(1)], &database);
-        let first = found(&mut syncs, 1);
-        assert!(syncs.begin(false).is_some());
-        syncs.written([id(2)], &database);
-        let second = found(&mut syncs, 2);
+        syncs.add_written([id(1)], &database);
+        let first = wait(&mut syncs, 1);
+        assert!(syncs.begin_sync(false).is_some());
+        syncs.add_written([id(2)], &database);
+        let second = wait(&mut syncs, 2);
         assert_eq!(syncs.fail().len(), 2);
-        assert_eq!(syncs.end().len(), 0);
+        assert_eq!(syncs.end_sync().len(), 0);
         drop((first, second));
-        syncs.written([id(3)], &database);
-        assert!(syncs.begin(false).is_none(), "only the thread that syncs may begin a sync");
-        assert!(syncs.begin(true).is_some());
+        syncs.add_written([id(3)], &database);
+        assert!(syncs.begin_sync(false).is_none(), "only the thread that syncs may begin a sync");
+        assert!(syncs.begin_sync(true).is_some());
     }
 
-    /// On a full disk nobody gets what was not synced, not even after a later sync, until the database is reopened.
+    /// On a full disk nobody gets an unsynced outcome, not even after a later sync, until the database is reopened.
     #[test]
     fn lost_requests_are_refused_until_the_database_is_reopened() {
         let folder = tempfile::tempdir().unwrap();
         let (mut syncs, database) = (Syncs::default(), open(&folder));
-        syncs.written([id(1)], &database);
-        assert!(syncs.begin(false).is_some());
-        syncs.written([id(2)], &database);
+        syncs.add_written([id(1)], &database);
+        assert!(syncs.begin_sync(false).is_some());
+        syncs.add_written([id(2)], &database);
         let waiting = [wait(&mut syncs, 1), wait(&mut syncs, 2)];
         assert_eq!(syncs.lose().len(), waiting.len());
         for number in [1, 2] {
-            assert!(syncs.has(id(number)));
+            assert!(syncs.is_unsynced(id(number)));
             assert!(matches!(wait(&mut syncs, number).try_recv().unwrap(), Err(Error::Full(_))), "{number}");
         }
-        assert!(wait(&mut syncs, 3).try_recv().unwrap().is_ok(), "it was synced before");
-        assert!(syncs.begin(true).is_none(), "nothing is left to sync");
-        syncs.is_anew();
+        assert!(wait(&mut syncs, 3).try_recv().unwrap().is_ok(), "request 3 was synced before");
+        assert!(syncs.begin_sync(true).is_none(), "nothing is left to sync");
+        syncs.forget_lost();
         for number in [1, 2] {
-            assert!(!syncs.has(id(number)) && wait(&mut syncs, number).try_recv().unwrap().is_ok(), "{number}");
+            assert!(!syncs.is_unsynced(id(number)) && wait(&mut syncs, number).try_recv().unwrap().is_ok(), "{number}");
         }
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use ratchet_testkit::folders;
 use rocksdb::{DB, IteratorMode};
 
-use super::database::{DATABASE, ENTRY, FORMAT_KEY, UNTIL, entry_key, until_key};
+use super::database::{DATABASE_DIR, ENTRY_PREFIX, EXPIRY_PREFIX, FORMAT_KEY, entry_key, expiry_key};
 use super::options::WRITE_BUFFER_BYTES;
 use super::*;
 use crate::format::request::{REQUEST_FORMAT, RequestEntry, RequestState};
@@ -41,7 +41,7 @@ fn answer(body: &'static str) -> Answer {
 
 /// Waits until entries that expire now are due for removal: removal times are rounded up to seconds.
 #[expect(clippy::disallowed_methods, reason = "the store goes by the machine's clock")]
-fn until_due() {
+fn wait_until_due() {
     std::thread::sleep(Duration::from_millis(1_100));
 }
 
@@ -115,7 +115,7 @@ fn crash_loses_nothing_written_and_revives_nothing_older() {
         if let Some(earlier) = id.checked_sub(RELEASED_AFTER).filter(|earlier| is_released(*earlier)) {
             assert_eq!(wait(store.release(wanted(earlier, 1).held)), Ok(Kept::Yes));
         }
-        for file in std::fs::read_dir(dir.join(DATABASE)).unwrap().map(|file| file.unwrap().path()) {
+        for file in std::fs::read_dir(dir.join(DATABASE_DIR)).unwrap().map(|file| file.unwrap().path()) {
             // The file may be gone by now.
             if let (Some("log"), Ok(log)) = (file.extension().and_then(OsStr::to_str), std::fs::metadata(&file)) {
                 logs.entry(log.ino()).or_default().insert(file);
@@ -125,8 +125,8 @@ fn crash_loses_nothing_written_and_revives_nothing_older() {
             continue;
         }
         drop(Requests::open(&left).unwrap());
-        std::fs::remove_dir_all(left.join(DATABASE)).unwrap();
-        folders::copy_as_it_is(&dir.join(DATABASE), &left.join(DATABASE));
+        std::fs::remove_dir_all(left.join(DATABASE_DIR)).unwrap();
+        folders::copy_as_it_is(&dir.join(DATABASE_DIR), &left.join(DATABASE_DIR));
         let crashed = Requests::open(&left).unwrap();
         for found in 0..=id {
             let expected = match is_released(found) {
@@ -165,7 +165,7 @@ fn later_format_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("requests");
     drop(Requests::open(&dir).unwrap());
-    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE_DIR)).unwrap();
     db.put(FORMAT_KEY, [REQUEST_FORMAT + 1]).unwrap();
     drop(db);
     let refused = Requests::open(&dir).err().unwrap();
@@ -177,7 +177,7 @@ fn damaged_entry_fails_only_its_own_request() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("requests");
     drop(Requests::open(&dir).unwrap());
-    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE_DIR)).unwrap();
     db.put(entry_key(Id([1; 32])), [REQUEST_FORMAT, 0, 0]).unwrap();
     drop(db);
     let store = Requests::open(&dir).unwrap();
@@ -205,14 +205,18 @@ fn released_and_expired_requests_leave_nothing_behind() {
             }
         }
     }
-    until_due();
+    wait_until_due();
     assert_eq!(wait(store.tidy()), Ok(100));
     assert_eq!(wait(store.tidy()), Ok(0));
     drop(store);
-    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE_DIR)).unwrap();
     let keys: Vec<u8> = db.iterator(IteratorMode::Start).map(|item| item.unwrap().0[0]).collect();
     let count = |kind| keys.iter().filter(|key| **key == kind).count();
-    assert_eq!((count(0), count(ENTRY), count(UNTIL)), (1, 50, 50), "an entry and a time for each kept request");
+    assert_eq!(
+        (count(0), count(ENTRY_PREFIX), count(EXPIRY_PREFIX)),
+        (1, 50, 50),
+        "an entry and a time for each kept request"
+    );
 }
 
 /// An unreadable entry does not block the removal of others, and is removed like any other when its time has come,
@@ -228,13 +232,13 @@ fn damaged_entry_is_removed_when_it_expires() {
         assert_eq!(wait(store.complete(wanted.held, &answer("a"), retention)), Ok(Kept::Yes));
     }
     drop(store);
-    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE_DIR)).unwrap();
     db.put(entry_key(Id([1; 32])), [REQUEST_FORMAT, 0, 0]).unwrap();
-    db.put(until_key(1, Id([1; 32])), []).unwrap();
+    db.put(expiry_key(1, Id([1; 32])), []).unwrap();
     drop(db);
     let store = Requests::open(&dir).unwrap();
     assert!(wait(store.reserve(&wanted(1, 1))).is_err());
-    until_due();
+    wait_until_due();
     assert_eq!(wait(store.tidy()), Ok(2));
     assert_eq!(wait(store.tidy()), Ok(0));
     for id in [1, 2] {
@@ -256,19 +260,19 @@ fn removal_time_of_an_earlier_release_is_replaced() {
         until_ms,
         state: RequestState::Reserved { lease_until_ms: until_ms, run: [0; 16] },
     };
-    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE_DIR)).unwrap();
     db.put(entry_key(Id([1; 32])), entry.encode()).unwrap();
-    db.put(until_key(until_ms, Id([1; 32])), []).unwrap();
+    db.put(expiry_key(until_ms, Id([1; 32])), []).unwrap();
     drop(db);
     let store = Requests::open(&dir).unwrap();
     let taking = wanted(1, 2);
     assert_eq!(wait(store.reserve(&taking)), Ok(Found::Reserved { taken_over: true }));
     assert_eq!(wait(store.complete(taking.held, &answer("a"), LONG)), Ok(Kept::Yes));
     drop(store);
-    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE_DIR)).unwrap();
     let keys: Vec<_> = db.iterator(IteratorMode::Start).map(|item| item.unwrap().0).collect();
-    assert_eq!(keys.iter().filter(|key| key[0] == UNTIL).count(), 1, "{keys:?}");
-    assert!(!keys.iter().any(|key| **key == until_key(until_ms, Id([1; 32]))));
+    assert_eq!(keys.iter().filter(|key| key[0] == EXPIRY_PREFIX).count(), 1, "{keys:?}");
+    assert!(!keys.iter().any(|key| **key == expiry_key(until_ms, Id([1; 32]))));
 }
 
 /// In a runtime with several threads, once some writes were fast, the caller's thread makes the reservation.
@@ -329,12 +333,12 @@ fn store_at_its_bound_still_serves_known_requests() {
     assert_eq!(wait(store.complete(at_work.held, &answer, LONG)), Ok(Kept::Yes), "a known request");
     assert_eq!(wait(store.check()), Ok(()));
     assert!(matches!(wait(store.reserve(&wanted(full, 1))), Err(Error::Full(_))));
-    until_due();
+    wait_until_due();
     assert!(wait(store.tidy()).unwrap() > usize::from(full) / 2);
-    let began = writer::start();
+    let began = writer::now();
     while wait(store.reserve(&wanted(full, 1))) != Ok(Found::Reserved { taken_over: false }) {
         assert!(began.elapsed() < Duration::from_secs(60), "there is still no room: {} bytes", store.bytes());
-        until_due();
+        wait_until_due();
     }
     assert!(store.bytes() < BOUND, "{}", store.bytes());
     for id in (0..full).filter(|id| is_kept(*id)) {

@@ -105,8 +105,8 @@ fn flipped_bits_of_a_killed_store_of_requests_are_noticed_or_do_not_matter() {
     let store = filled(folder.path());
     let left = || {
         let left = flips::scratch();
-        folders::copy_as_it_is(&folder.path().join(DATABASE), &left.path().join(DATABASE));
-        is_marked(&left.path().join(DATABASE)).then_some(left)
+        folders::copy_as_it_is(&folder.path().join(DATABASE_DIR), &left.path().join(DATABASE_DIR));
+        is_marked(&left.path().join(DATABASE_DIR)).then_some(left)
     };
     let left = iter::repeat_with(left).take(10_000).flatten().next().expect("the log is soon marked as synced");
     drop(store);
@@ -138,7 +138,7 @@ fn newest_log(database: &Path) -> PathBuf {
 fn log_cut_off_by_a_crash_does_not_count_as_damaged() {
     let (folder, left) = (flips::scratch(), flips::scratch());
     let store = filled(folder.path());
-    folders::copy_as_it_is(&folder.path().join(DATABASE), left.path());
+    folders::copy_as_it_is(&folder.path().join(DATABASE_DIR), left.path());
     drop(store);
     let manifest = std::fs::read_to_string(left.path().join("CURRENT")).unwrap();
     for path in [newest_log(left.path()), left.path().join(manifest.trim_end())] {
@@ -165,7 +165,7 @@ fn damage_is_noticed_only_in_what_was_synced() {
     database.sync().unwrap();
     write(0xa2);
     write(0xa3);
-    folders::copy_as_it_is(&folder.path().join(DATABASE), &copy);
+    folders::copy_as_it_is(&folder.path().join(DATABASE_DIR), &copy);
     let log = newest_log(&copy);
     let whole = std::fs::read(&log).unwrap();
     let damage_after_a_flip_in = |number: u8| {
