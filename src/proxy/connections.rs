@@ -85,7 +85,7 @@ impl Listening {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => continue,
                 Err(error) => {
-                    if let Some(count) = troubles.tell(began.elapsed()) {
+                    if let Some(count) = troubles.count(began.elapsed()) {
                         tracing::warn!(%error, count, "connections could not be accepted");
                     }
                     tokio::time::sleep(ACCEPT_PAUSE).await;

@@ -90,7 +90,7 @@ impl Forward {
             Ok(answered) => answered,
             // Even if the service has failed as well, the cause is the client: its request never arrived whole.
             Err(_) if sent.is_broken() => {
-                if let Some(count) = self.unread.0.tell(self.unread.1.elapsed()) {
+                if let Some(count) = self.unread.0.count(self.unread.1.elapsed()) {
                     tracing::warn!(
                         count,
                         "requests could not be forwarded completely: their clients broke off or sent an invalid body"

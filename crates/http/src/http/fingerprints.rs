@@ -1,9 +1,9 @@
-//! The id of a request, by which it is found, and its fingerprint, which says what it asks for.
+//! The id of a request, by which it is found, and its fingerprint, by which another request under its key is noticed.
 //!
 //! The **id** is the SHA-256 of the scope, the host if it counts, the caller, the method, the path and the key: a key
 //! belongs to its caller, on one resource of one service. Without a scope and a host, neither is part of the digest.
 //! The **fingerprint** is the SHA-256 of the method, the path with its query, chosen headers and the body. JSON is
-//! compared by its meaning: the order of fields and whitespace do not matter, and chosen fields are left out; any other
+//! compared by its meaning: whitespace and the order of fields do not matter, and chosen fields are left out. Any other
 //! body is compared byte by byte.
 
 use std::sync::{Mutex, PoisonError};
@@ -15,68 +15,71 @@ use sha2::{Digest, Sha256};
 use crate::dedup::Fingerprinter;
 use crate::request::{Fingerprint, Id};
 
-/// How deep the JSON of a request may nest to be compared by its meaning.
+/// JSON that nests deeper is not compared by its meaning, but byte by byte.
 const DEPTH_MAX: usize = 128;
-/// These begin the digests, so that digests of different kinds are never equal.
-const ID: &[u8] = b"ratchet request 1";
-const SCOPED_ID: &[u8] = b"ratchet request in a scope 1";
-const FINGERPRINT: &[u8] = b"ratchet request's fingerprint 1";
+/// These begin what is digested, so that digests of different kinds are never equal.
+const ID_PREFIX: &[u8] = b"ratchet request 1";
+const SCOPED_ID_PREFIX: &[u8] = b"ratchet request in a scope 1";
+const FINGERPRINT_PREFIX: &[u8] = b"ratchet request's fingerprint 1";
 
-/// Takes fingerprints.
+/// Computes fingerprints of requests.
 #[derive(Debug)]
 pub(super) struct Fingerprints {
     headers: Vec<HeaderName>,
-    except: Vec<Vec<String>>,
+    /// The paths of the JSON fields that are left out.
+    excluded_fields: Vec<Vec<String>>,
     /// Fingerprinters that are not in use, to be used again.
     idle: Mutex<Vec<Fingerprinter>>,
 }
 
 impl Fingerprints {
-    /// Covers these headers, and leaves out the JSON fields at these paths.
-    pub fn new(headers: Vec<HeaderName>, except: Vec<Vec<String>>) -> Self {
-        Self { headers, except, idle: Mutex::default() }
+    /// Fingerprints that cover these headers, and leave out the JSON fields at these paths.
+    pub fn new(headers: Vec<HeaderName>, excluded_fields: Vec<Vec<String>>) -> Self {
+        Self { headers, excluded_fields, idle: Mutex::default() }
     }
 
     /// The fingerprint of a request.
-    pub fn of(&self, parts: &Parts, body: &[u8]) -> Fingerprint {
-        let mut digest = Lengths::new(FINGERPRINT);
+    pub fn fingerprint(&self, parts: &Parts, body: &[u8]) -> Fingerprint {
+        let mut digest = LengthPrefixed::new(FINGERPRINT_PREFIX);
         digest.add(parts.method.as_str().as_bytes());
-        digest.add(parts.uri.path_and_query().map_or("", |all| all.as_str()).as_bytes());
+        digest.add(parts.uri.path_and_query().map_or("", |target| target.as_str()).as_bytes());
         for name in &self.headers {
             let values: Vec<_> = parts.headers.get_all(name).iter().collect();
             digest.add(&(values.len() as u64).to_be_bytes());
             values.iter().for_each(|value| digest.add(value.as_bytes()));
         }
-        match is_json(&parts.headers).then(|| self.of_json(body)).flatten() {
+        match is_json(&parts.headers).then(|| self.json_digest(body)).flatten() {
             Some(json) => digest.add(&json),
             None => digest.add(body),
         }
-        Fingerprint(digest.end())
+        Fingerprint(digest.finish())
     }
 
-    fn of_json(&self, body: &[u8]) -> Option<[u8; 32]> {
+    /// The digest of JSON's meaning; `None` if the body is not JSON, or nests too deep.
+    fn json_digest(&self, body: &[u8]) -> Option<[u8; 32]> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = idle().pop();
+        let reused = idle().pop();
         let mut fingerprinter =
-            taken.unwrap_or_else(|| Fingerprinter::new(self.except.iter().map(Vec::as_slice), DEPTH_MAX));
-        let json = fingerprinter.of(body);
+            reused.unwrap_or_else(|| Fingerprinter::new(self.excluded_fields.iter().map(Vec::as_slice), DEPTH_MAX));
+        let digest = fingerprinter.of(body);
         idle().push(fingerprinter);
-        json
+        digest
     }
 }
 
 /// Whether the media type is `application/json`, or an `application/` type that ends with `+json`.
 fn is_json(headers: &HeaderMap) -> bool {
-    let Some(kind) = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
-    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
+    let Some(media_type) = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
+    let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    media_type == "application/json" || (media_type.starts_with("application/") && media_type.ends_with("+json"))
 }
 
-/// Whom a key belongs to: a service, a host and a caller.
+/// Within what a key is unique, besides the method and the path: a service, a host and a caller.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Of<'a> {
+pub(super) struct Namespace<'a> {
+    /// The service's name; empty if it has none.
     pub scope: &'a str,
-    /// `None` if it does not count.
+    /// `None` if the host does not count.
     pub host: Option<&'a [u8]>,
     pub caller: Option<&'a [u8]>,
 }
@@ -91,30 +94,30 @@ pub(super) fn host(parts: &Parts) -> Option<Vec<u8>> {
 }
 
 /// The id of a request.
-pub(super) fn id(of: Of<'_>, parts: &Parts, key: &str) -> Id {
-    let mut digest = if of.scope.is_empty() && of.host.is_none() {
-        Lengths::new(ID)
+pub(super) fn id(namespace: Namespace<'_>, parts: &Parts, key: &str) -> Id {
+    let mut digest = if namespace.scope.is_empty() && namespace.host.is_none() {
+        LengthPrefixed::new(ID_PREFIX)
     } else {
-        let mut digest = Lengths::new(SCOPED_ID);
-        digest.add(of.scope.as_bytes());
-        digest.add_optional(of.host);
+        let mut digest = LengthPrefixed::new(SCOPED_ID_PREFIX);
+        digest.add(namespace.scope.as_bytes());
+        digest.add_optional(namespace.host);
         digest
     };
-    digest.add_optional(of.caller);
+    digest.add_optional(namespace.caller);
     digest.add(parts.method.as_str().as_bytes());
     digest.add(parts.uri.path().as_bytes());
     digest.add(key.as_bytes());
-    Id(digest.end())
+    Id(digest.finish())
 }
 
 /// Digests values one after the other, each after its length, so that their boundaries are unambiguous.
-struct Lengths(Sha256);
+struct LengthPrefixed(Sha256);
 
-impl Lengths {
-    fn new(kind: &[u8]) -> Self {
-        let mut all = Self(Sha256::new());
-        all.add(kind);
-        all
+impl LengthPrefixed {
+    fn new(prefix: &[u8]) -> Self {
+        let mut digest = Self(Sha256::new());
+        digest.add(prefix);
+        digest
     }
 
     fn add(&mut self, value: &[u8]) {
@@ -127,7 +130,7 @@ impl Lengths {
         self.add(value.unwrap_or_default());
     }
 
-    fn end(self) -> [u8; 32] {
+    fn finish(self) -> [u8; 32] {
         self.0.finalize().into()
     }
 }
@@ -152,7 +155,7 @@ mod tests {
     #[test]
     fn same_key_of_another_caller_method_or_path_has_another_id() {
         let charge = parts("POST", "/charges?a=1", &[]);
-        let by = |caller| Of { caller, ..Of::default() };
+        let by = |caller| Namespace { caller, ..Namespace::default() };
         let known = id(by(Some(b"alice")), &charge, "k");
         assert_eq!(id(by(Some(b"alice")), &parts("POST", "/charges", &[]), "k"), known);
         let others = [
@@ -172,51 +175,51 @@ mod tests {
     #[test]
     fn same_key_in_another_scope_or_on_another_host_has_another_id() {
         let charge = parts("POST", "/charges", &[]);
-        let of = |scope, host, caller| Of { scope, host, caller };
+        let space = |scope, host, caller| Namespace { scope, host, caller };
         let all = [
-            of("", None, None),
-            of("shop", None, None),
-            of("", Some(&b"shop"[..]), None),
-            of("", Some(b""), None),
-            of("shop", Some(b""), None),
-            of("", None, Some(b"shop")),
-            of("", Some(b""), Some(b"shop")),
+            space("", None, None),
+            space("shop", None, None),
+            space("", Some(&b"shop"[..]), None),
+            space("", Some(b""), None),
+            space("shop", Some(b""), None),
+            space("", None, Some(b"shop")),
+            space("", Some(b""), Some(b"shop")),
         ];
-        let ids: Vec<Id> = all.into_iter().map(|of| id(of, &charge, "k")).collect();
+        let ids: Vec<Id> = all.into_iter().map(|namespace| id(namespace, &charge, "k")).collect();
         assert_eq!(ids.iter().collect::<std::collections::HashSet<_>>().len(), all.len(), "{ids:?}");
-        let hex = crate::format::hex(&id(of("shop", Some(b"api.example"), Some(b"ann")), &charge, "k").0);
+        let hex = crate::format::hex(&id(space("shop", Some(b"api.example"), Some(b"ann")), &charge, "k").0);
         assert_eq!(hex, "c89e64d8bb0233298062f180856d8575713dafc51834106ba5c7cca49997c56f");
     }
 
     #[test]
     fn host_of_the_uri_precedes_the_host_header() {
-        let of = |uri: &str, headers: &[(&str, &str)]| host(&parts("POST", uri, headers));
-        assert_eq!(of("/a", &[("host", "Shop.Example:80")]), Some(b"shop.example:80".to_vec()));
-        assert_eq!(of("http://Api.Example/a", &[("host", "shop.example")]), Some(b"api.example".to_vec()));
-        assert_eq!(of("/a", &[]), None);
+        let host_of = |uri: &str, headers: &[(&str, &str)]| host(&parts("POST", uri, headers));
+        assert_eq!(host_of("/a", &[("host", "Shop.Example:80")]), Some(b"shop.example:80".to_vec()));
+        assert_eq!(host_of("http://Api.Example/a", &[("host", "shop.example")]), Some(b"api.example".to_vec()));
+        assert_eq!(host_of("/a", &[]), None);
     }
 
     #[test]
     fn json_is_compared_by_meaning_and_other_bodies_by_bytes() {
         let prints = Fingerprints::new(vec![], vec![except("sent_at"), except("meta.attempt")]);
         let json = parts("POST", "/", &[("content-type", "application/json; charset=utf-8")]);
-        let of = |body: &str| prints.of(&json, body.as_bytes());
-        let known = of(r#"{"amount": 10, "to": "a", "meta": {"attempt": 1, "by": 2}}"#);
-        assert_eq!(of(r#"{"to":"a","meta":{"by":2,"attempt":7},"sent_at":"now","amount":10.0}"#), known);
-        assert_ne!(of(r#"{"to":"a","meta":{"by":3,"attempt":7},"amount":10}"#), known);
-        assert_ne!(of(r#"{"amount": 10, "to": "b", "meta": {"by": 2}}"#), known);
+        let print = |body: &str| prints.fingerprint(&json, body.as_bytes());
+        let known = print(r#"{"amount": 10, "to": "a", "meta": {"attempt": 1, "by": 2}}"#);
+        assert_eq!(print(r#"{"to":"a","meta":{"by":2,"attempt":7},"sent_at":"now","amount":10.0}"#), known);
+        assert_ne!(print(r#"{"to":"a","meta":{"by":3,"attempt":7},"amount":10}"#), known);
+        assert_ne!(print(r#"{"amount": 10, "to": "b", "meta": {"by": 2}}"#), known);
         let text = parts("POST", "/", &[("content-type", "text/plain")]);
-        assert_ne!(prints.of(&text, b"{}"), prints.of(&text, b"{ }"));
-        assert_eq!(of("{"), of("{"), "a body that is not JSON is compared byte by byte");
-        assert_ne!(of("{"), of("{ "));
+        assert_ne!(prints.fingerprint(&text, b"{}"), prints.fingerprint(&text, b"{ }"));
+        assert_eq!(print("{"), print("{"), "a body that is not JSON is compared byte by byte");
+        assert_ne!(print("{"), print("{ "));
     }
 
     #[test]
     fn fingerprint_covers_method_path_query_and_chosen_headers() {
         let prints = Fingerprints::new(vec![HeaderName::from_static("api-version")], vec![]);
-        let of = |parts: Parts| prints.of(&parts, b"x");
-        let known = of(parts("POST", "/a?b=1", &[("api-version", "1"), ("date", "now")]));
-        assert_eq!(of(parts("POST", "/a?b=1", &[("api-version", "1")])), known);
+        let print = |parts: Parts| prints.fingerprint(&parts, b"x");
+        let known = print(parts("POST", "/a?b=1", &[("api-version", "1"), ("date", "now")]));
+        assert_eq!(print(parts("POST", "/a?b=1", &[("api-version", "1")])), known);
         let others = [
             parts("PUT", "/a?b=1", &[("api-version", "1")]),
             parts("POST", "/a?b=2", &[("api-version", "1")]),
@@ -225,6 +228,6 @@ mod tests {
             parts("POST", "/a?b=1", &[]),
             parts("POST", "/a?b=1", &[("api-version", "1"), ("api-version", "1")]),
         ];
-        others.into_iter().for_each(|other| assert_ne!(of(other), known));
+        others.into_iter().for_each(|other| assert_ne!(print(other), known));
     }
 }

@@ -31,7 +31,7 @@ pub struct Idempotency {
     store: Arc<dyn Store>,
     surroundings: Arc<dyn Surroundings>,
     at_work: AtWork,
-    /// Whether this layer, or a clone of it, already tidies the store.
+    /// Whether this layer, or a clone of it, already removes expired answers from the store.
     is_tidying: Arc<AtomicBool>,
 }
 
@@ -41,7 +41,7 @@ impl Idempotency {
         Self::shared(Arc::new(store))
     }
 
-    /// Keeps answers in a store that others use, too.
+    /// Keeps answers in a store that is also used elsewhere.
     pub fn shared(store: Arc<dyn Store>) -> Self {
         let surroundings = Arc::new(Machine::new());
         let (settings, at_work, is_tidying) = (Settings::default(), AtWork::default(), Arc::default());
@@ -59,8 +59,8 @@ impl Idempotency {
     /// Whether a key also belongs to one host, the one that the request names: for several services that are told apart
     /// by their hosts. `false` by default, so that a client may repeat a request under another of the service's host
     /// names.
-    pub fn by_host(mut self, counts: bool) -> Self {
-        self.settings.by_host = counts;
+    pub fn by_host(mut self, by_host: bool) -> Self {
+        self.settings.by_host = by_host;
         self
     }
 
@@ -90,7 +90,8 @@ impl Idempotency {
     }
 
     /// Whether a request under a key must say who its caller is: without a caller it is refused with 400, so that no
-    /// client gets another's answer by omitting it. By default it need not, and all clients that do not are one caller.
+    /// client gets another's answer by omitting it. By default a request need not say so, and all that do not have the
+    /// same caller.
     pub fn caller_required(mut self, required: bool) -> Self {
         self.settings.caller_required = required;
         self
@@ -113,7 +114,7 @@ impl Idempotency {
     /// Fields of JSON bodies that are not part of the fingerprint, such as `sent_at` or `meta.attempt`.
     ///
     /// # Errors
-    /// A field is not written like these.
+    /// A field is not written in this form.
     pub fn fingerprint_except<'a>(mut self, fields: impl IntoIterator<Item = &'a str>) -> Result<Self, path::Error> {
         let steps = |field: &str| Path::parse(&format!("value.{field}")).map(|path| path.steps);
         self.settings.fingerprint_except = fields.into_iter().map(steps).collect::<Result<_, _>>()?;
@@ -288,9 +289,9 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // `poll_ready` was called on this instance, so this one is used, not its clone.
-        let next = self.inner.clone();
-        let inner = mem::replace(&mut self.inner, next);
+        // `poll_ready` was called on this instance of the service, so it is used, not its clone.
+        let clone = self.inner.clone();
+        let inner = mem::replace(&mut self.inner, clone);
         Box::pin(serve(Arc::clone(&self.shared), inner, request))
     }
 }

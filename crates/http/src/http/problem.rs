@@ -10,22 +10,22 @@ use super::{Outcome, Own, key};
 use crate::format;
 use crate::request::Id;
 
-/// `Retry-After` when it is not known how long the client should wait, in seconds.
-const RETRY_S: HeaderValue = HeaderValue::from_static("1");
+/// The value of `Retry-After`, in seconds: it is not known how long the client should wait.
+const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
 
 /// The media type of problems.
-pub(super) const KIND: &str = "application/problem+json";
+pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 /// Precedes a request's id in a problem's `instance`.
 pub const INSTANCE: &str = "urn:ratchet:request:";
 
-/// Why a request was not carried out.
+/// Why the layer answers a request itself, instead of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Problem {
-    /// It must have a key in this header, and has none.
+    /// The request must have a key in this header, and has none.
     KeyMissing(String),
     /// Its key, in this header, is invalid.
     KeyInvalid(String, key::Error),
-    /// It must say who its caller is, and does not; contains the header for that, if there is one.
+    /// It must say who its caller is, and does not; with the header for that, if there is one.
     CallerMissing(Option<String>),
     /// Its body could not be read.
     BodyUnread,
@@ -33,24 +33,25 @@ pub(super) enum Problem {
     BodyTooLarge(usize),
     /// Its key stands for another request.
     OtherRequest,
-    /// The first one under its key is being carried out.
+    /// The first request under its key is being carried out.
     InProgress,
-    /// The first one under its key may have been carried out, or not.
+    /// The first request under its key may have been carried out, or not.
     InDoubt(Id),
-    /// An operator has decided that it must not be carried out.
+    /// An operator decided that it must not be carried out.
     Dropped,
-    /// The service was run, and its answer is lost.
+    /// The service was run, but its answer is lost.
     AnswerLost,
     /// The store does not answer.
     StoreDown,
-    /// The store has no room for a request that it does not know.
+    /// The store has no room for another request.
     StoreFull,
     /// Too many requests are at work, or their bodies take too much memory.
-    TooMany,
+    TooManyRequests,
 }
 
+/// The JSON body of a problem.
 #[derive(Serialize)]
-struct Text<'a> {
+struct Fields<'a> {
     r#type: &'a str,
     title: &'a str,
     status: u16,
@@ -74,12 +75,12 @@ impl Problem {
             Self::Dropped => Outcome::Replayed,
             Self::StoreDown => Outcome::StoreDown,
             Self::StoreFull => Outcome::StoreFull,
-            Self::TooMany => Outcome::TooMany,
+            Self::TooManyRequests => Outcome::TooMany,
         }
     }
 
-    fn text(&self) -> Text<'static> {
-        let (status, kind, title, detail) = match self {
+    fn fields(&self) -> Fields<'static> {
+        let (status, type_urn, title, detail) = match self {
             Self::KeyMissing(header) => (
                 StatusCode::BAD_REQUEST,
                 "urn:ratchet:idempotency:key-missing",
@@ -114,7 +115,7 @@ impl Problem {
                 StatusCode::BAD_REQUEST,
                 "urn:ratchet:idempotency:body-unread",
                 "The request's body could not be read",
-                "it ended early; nothing was done: send it again".to_owned(),
+                "nothing was done: send the request again".to_owned(),
             ),
             Self::BodyTooLarge(bytes_max) => (
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -146,7 +147,7 @@ impl Problem {
                 StatusCode::CONFLICT,
                 "urn:ratchet:idempotency:dropped",
                 "The request was not carried out, and will not be",
-                "an operator has decided so; use a new key for a new request".to_owned(),
+                "an operator decided this; use a new key for a new request".to_owned(),
             ),
             Self::AnswerLost => (
                 StatusCode::BAD_GATEWAY,
@@ -154,45 +155,45 @@ impl Problem {
                 "The service's answer was lost",
                 "the request may have been carried out; send it again with the same key".to_owned(),
             ),
-            Self::TooMany => (
+            Self::TooManyRequests => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "urn:ratchet:idempotency:too-many",
                 "Too many requests are being carried out",
-                "nothing was done; send it again later, with the same key".to_owned(),
+                "nothing was done; send the request again later, with the same key".to_owned(),
             ),
             Self::StoreDown => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "urn:ratchet:idempotency:store-down",
                 "It is not known whether the request was carried out before",
-                "nothing was done; send it again later, with the same key".to_owned(),
+                "nothing was done; send the request again later, with the same key".to_owned(),
             ),
             Self::StoreFull => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "urn:ratchet:idempotency:store-full",
                 "There is no room to remember another request",
-                "nothing was done; send it again later, with the same key".to_owned(),
+                "nothing was done; send the request again later, with the same key".to_owned(),
             ),
         };
         let instance = match self {
             Self::InDoubt(id) => Some(format!("{INSTANCE}{}", format::hex(&id.0))),
             _ => None,
         };
-        Text { r#type: kind, title, status: status.as_u16(), detail, instance }
+        Fields { r#type: type_urn, title, status: status.as_u16(), detail, instance }
     }
 
     /// The body of the answer.
     pub fn body(&self) -> Bytes {
-        serde_json::to_vec(&self.text()).map(Bytes::from).unwrap_or_default()
+        serde_json::to_vec(&self.fields()).map(Bytes::from).unwrap_or_default()
     }
 
     /// The answer.
     pub fn answer(&self) -> Response<Body> {
-        let status = StatusCode::from_u16(self.text().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status = StatusCode::from_u16(self.fields().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut answer = Response::new(Body::whole(self.body()));
         *answer.status_mut() = status;
-        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(KIND));
-        if matches!(self, Self::InProgress | Self::StoreDown | Self::StoreFull | Self::TooMany) {
-            answer.headers_mut().insert(RETRY_AFTER, RETRY_S);
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        if matches!(self, Self::InProgress | Self::StoreDown | Self::StoreFull | Self::TooManyRequests) {
+            answer.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
         }
         answer.extensions_mut().insert(self.outcome());
         answer.extensions_mut().insert(Own);

@@ -22,30 +22,30 @@ use crate::request::{Answer, AnswerBody, Held};
 
 /// Marks a replayed answer; the name is Stripe's.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// Headers that describe a body, and do not fit the note that replaces it.
-const OF_BODIES: [HeaderName; 5] =
+/// Headers that describe a body: they are not replayed if a note replaces the body.
+const BODY_HEADERS: [HeaderName; 5] =
     [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE, header::CONTENT_LENGTH, header::ETAG];
 
 /// The note that replaces a body that was not remembered.
 #[derive(Serialize)]
-struct NotKept {
+struct Note {
     /// The explanation.
     idempotency: &'static str,
     bytes: Option<u64>,
     sha256: Option<String>,
 }
 
-/// The replay of an answer; its body holds this share.
+/// The replay of an answer. Its body holds this share of the bound on bodies until it is sent.
 pub(super) fn replay(answer: &Answer, share: Share) -> Response<Body> {
     let mut headers = HeaderMap::with_capacity(answer.headers.len() + 2);
-    let instead = match &answer.body {
+    let note = match &answer.body {
         AnswerBody::Whole(_) => None,
-        AnswerBody::Digest { length, sha256 } => Some(NotKept {
+        AnswerBody::Digest { length, sha256 } => Some(Note {
             idempotency: "the request was carried out; its answer was too large to be kept, or had trailers",
             bytes: Some(*length),
             sha256: Some(format::hex(sha256)),
         }),
-        AnswerBody::CutOff => Some(NotKept {
+        AnswerBody::CutOff => Some(Note {
             idempotency: "the request was carried out; its answer was too large to be kept, or a stream, and may not \
                           have been sent completely",
             bytes: None,
@@ -55,16 +55,16 @@ pub(super) fn replay(answer: &Answer, share: Share) -> Response<Body> {
     for (name, value) in &answer.headers {
         let (name, value) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_maybe_shared(value.clone()));
         if let (Ok(name), Ok(value)) = (name, value)
-            && (instead.is_none() || !OF_BODIES.contains(&name))
+            && (note.is_none() || !BODY_HEADERS.contains(&name))
         {
             headers.append(name, value);
         }
     }
-    let body = match (&answer.body, instead) {
+    let body = match (&answer.body, note) {
         (AnswerBody::Whole(body), _) => share.hold(body.clone()),
-        (_, instead) => {
+        (_, note) => {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            serde_json::to_vec(&instead).map(Bytes::from).unwrap_or_default()
+            serde_json::to_vec(&note).map(Bytes::from).unwrap_or_default()
         }
     };
     headers.insert(REPLAYED, HeaderValue::from_static("true"));
@@ -75,49 +75,49 @@ pub(super) fn replay(answer: &Answer, share: Share) -> Response<Body> {
     replayed
 }
 
-/// The answer of a request that an operator has recorded as carried out: with this body and media type, or with a note.
+/// The answer to a request that an operator has recorded as carried out: with this body and media type, or with a note.
 pub fn done_by_hand(status: u16, body: Option<(Bytes, String)>) -> Answer {
-    let (body, kind) = body.unwrap_or_else(|| {
-        let note = NotKept {
+    let (body, media_type) = body.unwrap_or_else(|| {
+        let note = Note {
             idempotency: "the request was carried out, as an operator has recorded; its answer is not known",
             bytes: None,
             sha256: None,
         };
         (serde_json::to_vec(&note).map(Bytes::from).unwrap_or_default(), "application/json".to_owned())
     });
-    let headers = vec![(header::CONTENT_TYPE.as_str().to_owned(), Bytes::from(kind))];
+    let headers = vec![(header::CONTENT_TYPE.as_str().to_owned(), Bytes::from(media_type))];
     Answer { status, headers, body: AnswerBody::Whole(body) }
 }
 
-/// The answer of a request that an operator has recorded as not carried out, and not to be.
+/// The answer to a request that an operator has recorded as not carried out: it will not be.
 pub fn dropped_by_hand() -> Answer {
-    let headers = vec![(header::CONTENT_TYPE.as_str().to_owned(), Bytes::from_static(problem::KIND.as_bytes()))];
+    let headers = vec![(header::CONTENT_TYPE.as_str().to_owned(), Bytes::from_static(problem::MEDIA_TYPE.as_bytes()))];
     let status = StatusCode::CONFLICT.as_u16();
     Answer { status, headers, body: AnswerBody::Whole(problem::Problem::Dropped.body()) }
 }
 
-/// A body that is too large to be remembered, or a stream, on its way to the client: at its end its digest is
+/// A body on its way to the client that is a stream, or too large to be remembered: at its end its digest is
 /// remembered.
 pub(super) struct Digested {
     body: Body,
     digest: Sha256,
     length: u64,
-    /// The answer to remember at the end; `None` once that has begun, or if the body broke off.
-    end: Option<(Answer, Held, Arc<Shared>, Counted)>,
+    /// What is needed to remember the answer at the end; `None` once that has begun, or if the body broke off.
+    to_remember: Option<(Answer, Held, Arc<Shared>, Counted)>,
 }
 
 impl Digested {
     pub fn new(body: Body, answer: Answer, held: Held, shared: Arc<Shared>) -> Self {
-        let one = shared.at_work.begin_digest();
-        Self { body, digest: Sha256::new(), length: 0, end: Some((answer, held, shared, one)) }
+        let counted = shared.at_work.begin_digest();
+        Self { body, digest: Sha256::new(), length: 0, to_remember: Some((answer, held, shared, counted)) }
     }
 
-    fn remember(&mut self) {
-        let Some((answer, held, shared, one)) = self.end.take() else { return };
+    fn remember_digest(&mut self) {
+        let Some((answer, held, shared, counted)) = self.to_remember.take() else { return };
         let sha256 = std::mem::take(&mut self.digest).finalize().into();
         let answer = Answer { body: AnswerBody::Digest { length: self.length, sha256 }, ..answer };
         tokio::spawn(async move {
-            let _one = one;
+            let _counted = counted;
             let kept = shared.in_time(shared.store.complete(held, &answer, shared.settings.retention)).await;
             if let Err(error) = kept {
                 tracing::warn!(%error, "an answer's digest could not be remembered, only that the answer was given");
@@ -142,11 +142,11 @@ impl http_body::Body for Digested {
                     self.digest.update(data);
                 }
                 if self.body.is_end_stream() {
-                    self.remember();
+                    self.remember_digest();
                 }
             }
-            Some(Err(_)) => self.end = None,
-            None => self.remember(),
+            Some(Err(_)) => self.to_remember = None,
+            None => self.remember_digest(),
         }
         Poll::Ready(frame)
     }

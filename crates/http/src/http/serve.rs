@@ -18,7 +18,7 @@ use tower_service::Service;
 use super::at_work::{AtWork, Waiters};
 use super::body::{Body, BodyError};
 use super::detached::Detached;
-use super::fingerprints::{self, Fingerprints, Of};
+use super::fingerprints::{self, Fingerprints, Namespace};
 use super::log_limit::LogLimit;
 use super::outcome::Outcome;
 use super::problem::Problem;
@@ -30,11 +30,11 @@ use crate::format;
 use crate::request::{Answer, AnswerBody, Error, Fingerprint, Found, Held, Id, Store, Wanted};
 
 /// The first and the longest pause before a request that waits for another process asks the store again.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-const LOOK_AGAIN_MAX: Duration = Duration::from_millis(500);
+const ASK_PAUSE: Duration = Duration::from_millis(20);
+const ASK_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// The interval between removals of expired answers, and the pause between two batches of one removal.
-const TIDY: Duration = Duration::from_secs(10);
-const TIDY_PAUSE: Duration = Duration::from_millis(50);
+const TIDY_INTERVAL: Duration = Duration::from_secs(10);
+const TIDY_BATCH_PAUSE: Duration = Duration::from_millis(50);
 
 /// What all requests of a layer share.
 pub(super) struct Shared {
@@ -46,7 +46,7 @@ pub(super) struct Shared {
     fingerprints: Fingerprints,
     is_tidying: Arc<AtomicBool>,
     /// Limits the log lines about requests that a full store has refused.
-    full: LogLimit,
+    full_log_limit: LogLimit,
 }
 
 impl fmt::Debug for Shared {
@@ -72,7 +72,7 @@ impl Shared {
             waiters: Arc::default(),
             fingerprints,
             is_tidying,
-            full: LogLimit::default(),
+            full_log_limit: LogLimit::default(),
         }
     }
 
@@ -88,16 +88,16 @@ impl Shared {
         }
     }
 
-    /// How much all bodies may take together: at least one request's body.
-    pub fn bodies(&self) -> Limit {
+    /// The bound on all bodies together: there is room for at least one request's body.
+    pub fn bodies_limit(&self) -> Limit {
         let least = self.settings.request_bytes_max;
         Limit { all: self.settings.bodies_bytes_max.max(least), least }
     }
 
-    /// The part of [`Self::bodies`] for requests and replays, of which a client can have any number. The rest is kept
-    /// for first answers, so that no client can prevent others' answers from being remembered.
-    fn wanted_bodies(&self) -> Limit {
-        let Limit { all, least } = self.bodies();
+    /// The part of [`Self::bodies_limit`] for requests and replays, of which a client can have any number. The rest is
+    /// kept for first answers, so that no client can prevent others' answers from being remembered.
+    fn requests_and_replays_limit(&self) -> Limit {
+        let Limit { all, least } = self.bodies_limit();
         Limit { all: (all / 4 * 3).max(least), least }
     }
 
@@ -105,11 +105,11 @@ impl Shared {
     pub fn replay(&self, answer: &Answer, peer: Option<Peer>) -> Result<Response<Body>, Problem> {
         let mut share = self.at_work.begin_body(peer);
         if let AnswerBody::Whole(body) = &answer.body {
-            let Limit { all, least } = self.wanted_bodies();
-            // An answer that exceeds the bound, since it was remembered under a larger one, is replayed alone.
+            let Limit { all, least } = self.requests_and_replays_limit();
+            // An answer may exceed the bound, if it was remembered under a larger one: then it is replayed alone.
             let limit = Limit { all: all.max(body.len()), least: least.max(body.len()) };
             if !share.grow(body.len(), limit) {
-                return Err(Problem::TooMany);
+                return Err(Problem::TooManyRequests);
             }
         }
         Ok(remembering::replay(answer, share))
@@ -117,22 +117,22 @@ impl Shared {
 
     /// Logs that the store has no room for a request, within a limit: a client that fills the store must not fill the
     /// log as well.
-    fn store_full(&self, error: &Error) {
-        if let Some(count) = self.full.tell(self.surroundings.now()) {
+    fn log_store_full(&self, error: &Error) {
+        if let Some(count) = self.full_log_limit.count(self.surroundings.now()) {
             tracing::warn!(%error, count, "requests could not be reserved");
         }
     }
 
     /// Reads the whole body of a request, which is counted until the returned share is dropped.
-    async fn take<B>(&self, body: B, peer: Option<Peer>) -> Result<(Bytes, Share), Problem>
+    async fn read_body<B>(&self, body: B, peer: Option<Peer>) -> Result<(Bytes, Share), Problem>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BodyError>,
     {
         let bytes_max = self.settings.request_bytes_max;
-        let limit = self.wanted_bodies();
-        let (mut body, mut counted) = (pin!(body), self.at_work.begin_body(peer));
-        // Joined as the pieces arrive: a body kept as many small pieces would take far more memory than its bytes.
+        let limit = self.requests_and_replays_limit();
+        let (mut body, mut share) = (pin!(body), self.at_work.begin_body(peer));
+        // Pieces are joined as they arrive: a body kept as many small pieces would take far more memory than its bytes.
         let mut whole = BytesMut::new();
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else { return Err(Problem::BodyUnread) };
@@ -140,33 +140,33 @@ impl Shared {
             if data.len() > bytes_max - whole.len() {
                 return Err(Problem::BodyTooLarge(bytes_max));
             }
-            if !counted.grow(data.len(), limit) {
-                return Err(Problem::TooMany);
+            if !share.grow(data.len(), limit) {
+                return Err(Problem::TooManyRequests);
             }
             whole.extend_from_slice(&data);
         }
-        Ok((whole.freeze(), counted))
+        Ok((whole.freeze(), share))
     }
 
     /// Starts the removal of expired answers, which goes on as long as the layer is in use.
-    fn tidy_from_now_on(self: &Arc<Self>) {
+    fn start_tidying(self: &Arc<Self>) {
         if self.is_tidying.swap(true, Ordering::Relaxed) {
             return;
         }
         let (store, surroundings) = (Arc::downgrade(&self.store), Arc::downgrade(&self.surroundings));
         tokio::spawn(async move {
-            let mut pause = TIDY;
+            let mut pause = TIDY_INTERVAL;
             while let Some(surroundings) = surroundings.upgrade() {
                 let slept = surroundings.sleep(pause);
                 drop(surroundings);
                 slept.await;
                 let Some(store) = store.upgrade() else { return };
                 pause = match store.tidy().await {
-                    Ok(0) => TIDY,
-                    Ok(_) => TIDY_PAUSE,
+                    Ok(0) => TIDY_INTERVAL,
+                    Ok(_) => TIDY_BATCH_PAUSE,
                     Err(error) => {
                         tracing::warn!(%error, "expired requests could not be removed");
-                        TIDY
+                        TIDY_INTERVAL
                     }
                 };
             }
@@ -209,29 +209,31 @@ where
         return problem(Problem::CallerMissing(settings.caller_header.as_ref().map(ToString::to_string)));
     }
     let peer = parts.extensions.get::<Peer>().copied();
-    let (body, counted) = match shared.take(body, peer).await {
-        Ok(taken) => taken,
-        Err(refused) => return problem(refused),
+    let (body, body_share) = match shared.read_body(body, peer).await {
+        Ok(read) => read,
+        Err(refusal) => return problem(refusal),
     };
-    let Some(one) = shared.at_work.begin(peer, settings.at_work_max) else { return problem(Problem::TooMany) };
-    shared.tidy_from_now_on();
-    let guarded = Guarded::of(Arc::clone(&shared), &parts, &body, (&key, caller.as_deref()), peer);
-    let request = whole(parts, body);
+    let Some(counted) = shared.at_work.begin(peer, settings.at_work_max) else {
+        return problem(Problem::TooManyRequests);
+    };
+    shared.start_tidying();
+    let guarded = Guarded::new(Arc::clone(&shared), &parts, &body, (&key, caller.as_deref()), peer);
+    let request = with_whole_body(parts, body);
     let work = async move {
-        let _counted = (one, counted);
+        let _until_done = (counted, body_share);
         guarded.carry_out(inner, request).await
     };
     Detached::new(work).await
 }
 
-/// A request with its complete body, whether it was sent in chunks or not.
-fn whole(mut parts: Parts, body: Bytes) -> Request<Body> {
+/// A request with its complete body, which may have been sent in chunks.
+fn with_whole_body(mut parts: Parts, body: Bytes) -> Request<Body> {
     parts.headers.remove(header::TRANSFER_ENCODING);
     parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     Request::from_parts(parts, Body::whole(body))
 }
 
-/// Passes on a request, and its answer, as they arrive.
+/// Passes on a request, and its answer, as their bodies arrive.
 async fn pass<S, R>(inner: &mut S, request: Request<Body>, outcome: Outcome) -> Result<Response<Body>, S::Error>
 where
     S: Service<Request<Body>, Response = Response<R>>,
@@ -255,7 +257,7 @@ pub(super) struct Guarded {
     pub peer: Option<Peer>,
 }
 
-/// What to do with a request, by the reply of the store.
+/// What to do with a request after the store's reply.
 enum Next {
     /// Carry it out, under this reservation.
     CarryOut(Held),
@@ -266,7 +268,7 @@ enum Next {
 }
 
 impl Guarded {
-    fn of(
+    fn new(
         shared: Arc<Shared>,
         parts: &Parts,
         body: &[u8],
@@ -275,9 +277,9 @@ impl Guarded {
     ) -> Self {
         let settings = &shared.settings;
         let host = settings.by_host.then(|| fingerprints::host(parts)).flatten();
-        let of = Of { scope: &settings.scope, host: host.as_deref(), caller };
-        let id = fingerprints::id(of, parts, key);
-        let fingerprint = shared.fingerprints.of(parts, body);
+        let namespace = Namespace { scope: &settings.scope, host: host.as_deref(), caller };
+        let id = fingerprints::id(namespace, parts, key);
+        let fingerprint = shared.fingerprints.fingerprint(parts, body);
         Self { shared, id, fingerprint, peer }
     }
 
@@ -290,18 +292,18 @@ impl Guarded {
     {
         match self.reserve().await {
             Next::CarryOut(held) => {
-                self.tell(held, &mut request);
-                self.work(held, inner, request).await
+                self.add_reservation(held, &mut request);
+                self.run_reserved(held, inner, request).await
             }
             Next::Answer(answer) => Ok(*answer),
             Next::Pass => pass(&mut inner, request, Outcome::Unprotected).await,
         }
     }
 
-    /// Reserves the request or finds its answer, and waits for that if another one is at work.
+    /// Reserves the request or finds its answer. If another request under its key is at work, waits for that one.
     async fn reserve(&self) -> Next {
         let held = Held { id: self.id, token: self.shared.surroundings.token() };
-        let problem = match self.find(held).await {
+        let problem = match self.reserve_or_wait(held).await {
             Ok(Found::Reserved { taken_over }) => {
                 if taken_over {
                     tracing::warn!(
@@ -318,25 +320,26 @@ impl Guarded {
             Ok(Found::Other) => Problem::OtherRequest,
             Ok(Found::InDoubt) => Problem::InDoubt(self.id),
             Ok(Found::InProgress) => Problem::InProgress,
-            Err(error) => return self.store_down(held, &error),
+            Err(error) => return self.reservation_failed(held, &error),
         };
         Next::Answer(Box::new(problem.answer()))
     }
 
-    /// What the store says of the request, once nobody else is at work on it or the wait is over.
-    pub async fn find(&self, held: Held) -> Result<Found, Error> {
+    /// Asks the store to reserve the request, again and again while another holder is at work on it and the wait is not
+    /// over. Returns the store's last reply.
+    pub async fn reserve_or_wait(&self, held: Held) -> Result<Found, Error> {
         let Shared { settings, surroundings, .. } = &*self.shared;
         let until = surroundings.now() + settings.wait;
-        let mut pause = LOOK_AGAIN;
+        let mut pause = ASK_PAUSE;
         let mut was_late = false;
         loop {
-            // Taken before the store is asked, so that an end in between is not missed.
+            // Prepared before the store is asked, so that an end in between is not missed.
             let end = self.shared.waiters.end_of(self.id);
             let ended = end.as_ref().map(|end| end.notified());
             let asked_at = surroundings.now();
             match self.shared.in_time(self.shared.store.reserve(&self.wanted(held))).await? {
-                // This process was frozen, or the store was slow: another may have taken over, and even be done. So the
-                // store is asked again: if nobody has, the reservation is still this one's, and its lease begins anew.
+                // This process was frozen, or the store was slow: another holder may have taken over, and even be done.
+                // So the store is asked again: if nobody has taken over, it renews this reservation's lease.
                 Found::Reserved { .. } if surroundings.now().saturating_sub(asked_at) >= settings.lease / 2 => {
                     if was_late {
                         return Err(Error::Unavailable("it takes longer than half a lease to answer".to_owned()));
@@ -357,7 +360,7 @@ impl Guarded {
                         },
                         None => slept.await,
                     }
-                    pause = (pause * 2).min(LOOK_AGAIN_MAX);
+                    pause = (pause * 2).min(ASK_PAUSE_MAX);
                 }
                 found => return Ok(found),
             }
@@ -371,13 +374,13 @@ impl Guarded {
     }
 
     /// Handles a failed reservation.
-    fn store_down(&self, held: Held, error: &Error) -> Next {
+    fn reservation_failed(&self, held: Held, error: &Error) -> Next {
         match error {
-            Error::Full(_) => self.shared.store_full(error),
+            Error::Full(_) => self.shared.log_store_full(error),
             _ => tracing::warn!(request = %self.id.short(), %error, "a request could not be reserved"),
         }
         let shared = Arc::clone(&self.shared);
-        // The store may have reserved the request all the same. If the release fails too, the lease expires.
+        // The store may have reserved the request despite the error. If the release fails too, the lease expires.
         tokio::spawn(async move { shared.release(held).await });
         match self.shared.settings.on_store_down {
             OnStoreDown::Refuse => {
@@ -389,8 +392,8 @@ impl Guarded {
         }
     }
 
-    /// Passes the reservation to the service.
-    fn tell(&self, held: Held, request: &mut Request<Body>) {
+    /// Adds the reservation to the request, for the service.
+    fn add_reservation(&self, held: Held, request: &mut Request<Body>) {
         request.extensions_mut().insert(held);
         if let Some(name) = &self.shared.settings.reservation_header {
             let text = format!("{}.{}", format::hex(&held.id.0), format::hex(&held.token.0));

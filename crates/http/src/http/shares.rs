@@ -38,7 +38,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// A bound.
+/// A bound on an amount that all clients share.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     /// For all clients together.
@@ -47,7 +47,7 @@ pub struct Limit {
     pub least: usize,
 }
 
-/// Why a request for more is refused.
+/// Why a share cannot grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// The whole bound is taken.
@@ -56,14 +56,15 @@ pub enum Full {
     Share,
 }
 
-/// The shares of a bound that are taken.
+/// The shares of one bound that clients have.
 #[derive(Debug, Default)]
 pub struct Shares(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     used: usize,
-    by: HashMap<Peer, usize>,
+    /// The amount of each client's shares.
+    by_peer: HashMap<Peer, usize>,
     /// The number of refusals.
     refused: u64,
 }
@@ -75,11 +76,11 @@ pub struct Usage {
     pub used: usize,
     /// The number of refusals.
     pub refused: u64,
-    /// The client with the largest share, and its share.
+    /// The client that has the most of it, and how much.
     pub largest: Option<(Peer, usize)>,
 }
 
-/// The part of a bound that one request or one connection has, until this is dropped.
+/// The part of a bound that one request or one connection has, until this value is dropped.
 #[derive(Debug)]
 pub struct Share {
     shares: Arc<Shares>,
@@ -116,7 +117,7 @@ impl Shares {
     /// The use of the bound.
     pub fn usage(&self) -> Usage {
         let state = self.state();
-        let largest = state.by.iter().max_by_key(|(_, amount)| **amount).map(|(peer, amount)| (*peer, *amount));
+        let largest = state.by_peer.iter().max_by_key(|(_, amount)| **amount).map(|(peer, amount)| (*peer, *amount));
         Usage { used: state.used, refused: state.refused, largest }
     }
 }
@@ -138,20 +139,20 @@ impl Share {
             return Err(Full::All);
         }
         if let Some(peer) = self.peer {
-            let own = state.by.get(&peer).copied().unwrap_or_default() + amount;
-            if own > limit.least.max(limit.all - used) {
+            let peer_amount = state.by_peer.get(&peer).copied().unwrap_or_default() + amount;
+            if peer_amount > limit.least.max(limit.all - used) {
                 return Err(Full::Share);
             }
-            state.by.insert(peer, own);
+            state.by_peer.insert(peer, peer_amount);
         }
         state.used = used;
         self.amount += amount;
         Ok(())
     }
 
-    /// Ties the share to these bytes: it is given back when the last of them is dropped.
+    /// Ties the share to these bytes: the share is given back when the last of them is dropped.
     pub fn hold(self, bytes: Bytes) -> Bytes {
-        if bytes.is_empty() { bytes } else { Bytes::from_owner(Held { bytes, _share: self }) }
+        if bytes.is_empty() { bytes } else { Bytes::from_owner(HeldBytes { bytes, _share: self }) }
     }
 }
 
@@ -163,22 +164,23 @@ impl Drop for Share {
         let mut state = self.shares.state();
         state.used -= self.amount;
         if let Some(peer) = self.peer
-            && let Some(own) = state.by.get_mut(&peer)
+            && let Some(peer_amount) = state.by_peer.get_mut(&peer)
         {
-            *own -= self.amount;
-            if *own == 0 {
-                state.by.remove(&peer);
+            *peer_amount -= self.amount;
+            if *peer_amount == 0 {
+                state.by_peer.remove(&peer);
             }
         }
     }
 }
 
-struct Held {
+/// Bytes with their share.
+struct HeldBytes {
     bytes: Bytes,
     _share: Share,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for HeldBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -193,22 +195,22 @@ mod tests {
     }
 
     /// Takes shares of one for this client until it is refused.
-    fn all_of(shares: &Arc<Shares>, peer: Option<Peer>, all: usize) -> Vec<Share> {
+    fn take_all(shares: &Arc<Shares>, peer: Option<Peer>, all: usize) -> Vec<Share> {
         std::iter::from_fn(|| shares.take(peer, Limit { all, least: 1 }).ok()).collect()
     }
 
     #[test]
     fn client_gets_at_most_as_much_as_is_left_for_others() {
         let shares = Arc::default();
-        let first = all_of(&shares, peer(1), 100);
-        let second = all_of(&shares, peer(2), 100);
+        let first = take_all(&shares, peer(1), 100);
+        let second = take_all(&shares, peer(2), 100);
         assert_eq!((first.len(), second.len()), (50, 25), "half, and half of the rest");
         assert_eq!(shares.usage().largest, peer(1).map(|peer| (peer, 50)));
         drop(first);
-        assert_eq!(all_of(&shares, peer(3), 100).len(), 37);
+        assert_eq!(take_all(&shares, peer(3), 100).len(), 37);
         drop(second);
         assert_eq!(
-            (shares.used(), all_of(&shares, None, 100).len()),
+            (shares.used(), take_all(&shares, None, 100).len()),
             (0, 100),
             "without addresses there are no shares"
         );
@@ -241,13 +243,13 @@ mod tests {
 
     #[test]
     fn ipv6_network_is_one_client() {
-        let of = |text: &str| Peer::new(text.parse().unwrap());
-        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::"));
-        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        let client = |text: &str| Peer::new(text.parse().unwrap());
+        assert_eq!(client("2001:db8:1:2::1"), client("2001:db8:1:2:ffff::"));
+        assert_ne!(client("2001:db8:1:2::1"), client("2001:db8:1:3::1"));
         assert_eq!(
-            (of("::ffff:192.0.2.1"), of("2001:db8::1").to_string()),
-            (of("192.0.2.1"), "2001:db8::/64".to_owned())
+            (client("::ffff:192.0.2.1"), client("2001:db8::1").to_string()),
+            (client("192.0.2.1"), "2001:db8::/64".to_owned())
         );
-        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        assert_ne!(client("192.0.2.1"), client("192.0.2.2"));
     }
 }

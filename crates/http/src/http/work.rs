@@ -30,60 +30,60 @@ use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt
 
 /// The lease is extended every `lease / EXTENSIONS`.
 const EXTENSIONS: u32 = 3;
-/// The first and the longest pause before remembering an answer, or releasing a reservation, is retried.
-const AGAIN: Duration = Duration::from_millis(50);
-const AGAIN_MAX: Duration = Duration::from_secs(1);
+/// The first and the longest pause before a failed change of a reservation is retried.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// How the service's run of a request ended.
-enum Ran<E> {
+enum RunEnd<E> {
     /// With an answer that is to be remembered whole.
-    Whole(Parts, Taken, Option<HeaderMap>),
-    /// With an answer whose body is too large for that, or is a stream.
-    Large(Parts, Taken, Body),
+    Whole(Parts, BodySoFar, Option<HeaderMap>),
+    /// With an answer whose body is too large to be remembered whole, or is a stream.
+    Large(Parts, BodySoFar, Body),
     /// With an answer that is not remembered: the next request is carried out.
     Released(Response<Body>),
-    /// It may have run, without an answer that can be remembered.
-    InDoubt(Unknown<E>, Service),
+    /// The service may have carried the request out, but gave no answer that can be remembered.
+    InDoubt(ServiceResult<E>, ServiceState),
 }
 
-/// Whether a service that gave no answer to remember is still at work.
+/// Whether a service whose request is in doubt is still at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Service {
+enum ServiceState {
     /// It is not at work any more.
     Ended,
     /// It may still be at work: nobody waits for it any more.
     GivenUp,
 }
 
-/// The body of an answer so far, counted among all bodies until it is sent or dropped.
-struct Taken {
-    /// Joined as the pieces arrive, like a request's body.
+/// The part of an answer's body that was read, counted among all bodies until it is sent or dropped.
+struct BodySoFar {
+    /// Pieces are joined as they arrive, as in a request's body.
     bytes: BytesMut,
-    counted: Share,
+    share: Share,
 }
 
-impl Taken {
-    /// Takes one more piece. Returns whether the body may still be remembered whole: it has at most `bytes_max` bytes,
-    /// and all bodies are within the limit `all`.
-    fn take(&mut self, piece: &[u8], bytes_max: usize, all: Limit) -> bool {
+impl BodySoFar {
+    /// Adds a piece. Returns whether the body may still be remembered whole: it has at most `bytes_max` bytes, and all
+    /// bodies are within the limit `all`.
+    fn add(&mut self, piece: &[u8], bytes_max: usize, all: Limit) -> bool {
         self.bytes.extend_from_slice(piece);
-        self.bytes.len() <= bytes_max && self.counted.grow(piece.len(), all)
+        self.bytes.len() <= bytes_max && self.share.grow(piece.len(), all)
     }
 
-    fn bytes(self) -> Bytes {
-        self.counted.hold(self.bytes.freeze())
+    fn into_bytes(self) -> Bytes {
+        self.share.hold(self.bytes.freeze())
     }
 }
 
-/// The outcome of a service that may have run.
-enum Unknown<E> {
+/// What a service gave whose request is in doubt; the client gets it.
+enum ServiceResult<E> {
     Answer(Box<Response<Body>>),
     Error(E),
     Panic(Box<dyn Any + Send>),
 }
 
-impl<E> Unknown<E> {
-    fn give(self) -> Result<Response<Body>, E> {
+impl<E> ServiceResult<E> {
+    fn into_result(self) -> Result<Response<Body>, E> {
         match self {
             Self::Answer(answer) => Ok(*answer),
             Self::Error(error) => Err(error),
@@ -94,53 +94,57 @@ impl<E> Unknown<E> {
 
 impl Guarded {
     /// Has the service carry out the reserved request.
-    pub async fn work<S, R>(self, held: Held, inner: S, request: Request<Body>) -> Result<Response<Body>, S::Error>
+    pub async fn run_reserved<S, R>(
+        self,
+        held: Held,
+        inner: S,
+        request: Request<Body>,
+    ) -> Result<Response<Body>, S::Error>
     where
         S: tower_service::Service<Request<Body>, Response = Response<R>>,
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        let waited = self.shared.waiters.begin(self.id);
+        let waited_for = self.shared.waiters.begin(self.id);
         let is_extending = AtomicBool::new(false);
-        let mut keeping = pin!(self.keep(held, &is_extending));
-        let ran = tokio::select! {
+        let mut extending = pin!(self.extend_lease(held, &is_extending));
+        let end = tokio::select! {
             biased;
-            ran = AssertUnwindSafe(self.shared.answer((self.id, self.peer), inner, request)).catch_unwind() => match ran {
-                Ok(ran) => ran,
-                Err(panicked) => Ran::InDoubt(Unknown::Panic(panicked), Service::Ended),
-            },
-            never = &mut keeping => match never {},
-        };
-        let answer = match ran {
-            Ran::Whole(parts, taken, trailers) => Ok(self.remember_whole(held, parts, taken, trailers).await),
-            Ran::Large(parts, taken, rest) => Ok(Box::pin(self.remember_large(held, parts, taken, rest)).await),
-            Ran::Released(answer) => {
-                self.shared.release(held).await;
-                Ok(with(Outcome::Released, answer))
+            end = AssertUnwindSafe(self.shared.run_service((self.id, self.peer), inner, request)).catch_unwind() => {
+                end.unwrap_or_else(|panicked| RunEnd::InDoubt(ServiceResult::Panic(panicked), ServiceState::Ended))
             }
-            Ran::InDoubt(unknown, service) => {
-                // Completes an extension that is under way: if it reached the store after the last change, the lease
+            never = &mut extending => match never {},
+        };
+        let answer = match end {
+            RunEnd::Whole(parts, read, trailers) => Ok(self.remember_whole(held, parts, read, trailers).await),
+            RunEnd::Large(parts, read, rest) => Ok(Box::pin(self.remember_large(held, parts, read, rest)).await),
+            RunEnd::Released(answer) => {
+                self.shared.release(held).await;
+                Ok(with_outcome(Outcome::Released, answer))
+            }
+            RunEnd::InDoubt(result, state) => {
+                // Completes an extension that is under way: if it reached the store after the change below, the lease
                 // would last as if somebody were at work.
-                let is_at_it = || is_extending.load(Ordering::Relaxed);
+                let is_under_way = || is_extending.load(Ordering::Relaxed);
                 future::poll_fn(|context| {
-                    if is_at_it()
-                        && let Poll::Ready(never) = keeping.as_mut().poll(context)
+                    if is_under_way()
+                        && let Poll::Ready(never) = extending.as_mut().poll(context)
                     {
                         match never {}
                     }
-                    if is_at_it() { Poll::Pending } else { Poll::Ready(()) }
+                    if is_under_way() { Poll::Pending } else { Poll::Ready(()) }
                 })
                 .await;
-                let outcome = self.shared.doubt(held, service).await;
-                unknown.give().map(|answer| with(outcome, answer))
+                let outcome = self.shared.settle_in_doubt(held, state).await;
+                result.into_result().map(|answer| with_outcome(outcome, answer))
             }
         };
-        drop(waited);
+        drop(waited_for);
         answer
     }
 
     /// Extends the lease for as long as this is polled. Sets `is_extending` while an extension is under way.
-    async fn keep(&self, held: Held, is_extending: &AtomicBool) -> std::convert::Infallible {
+    async fn extend_lease(&self, held: Held, is_extending: &AtomicBool) -> std::convert::Infallible {
         let Shared { settings, store, surroundings, .. } = &*self.shared;
         loop {
             surroundings.sleep(settings.lease / EXTENSIONS).await;
@@ -161,87 +165,90 @@ impl Guarded {
         }
     }
 
+    /// Remembers the answer with its whole body, before it is sent.
     async fn remember_whole(
         &self,
         held: Held,
         parts: Parts,
-        taken: Taken,
+        read: BodySoFar,
         trailers: Option<HeaderMap>,
     ) -> Response<Body> {
-        let whole = taken.bytes();
-        // Trailers are not remembered; without them, where gRPC has its status, it would be another answer.
+        let whole = read.into_bytes();
+        // Trailers are not remembered, but gRPC has its status there: without them, the body would be another answer.
         let body = match &trailers {
             None => AnswerBody::Whole(whole.clone()),
             Some(_) => AnswerBody::Digest { length: whole.len() as u64, sha256: Sha256::digest(&whole).into() },
         };
-        let answer = self.shared.answer_of(&parts, body);
-        let given = Response::from_parts(parts, Body::begun(whole, trailers, None));
+        let answer = self.shared.remembered_answer(&parts, body);
+        let response = Response::from_parts(parts, Body::begun(whole, trailers, None));
         match self.remember(held, &answer).await {
-            Ok(Kept::Yes) => with(Outcome::Done, given),
+            Ok(Kept::Yes) => with_outcome(Outcome::Done, response),
             // Boxed, as for a large answer: otherwise a rare case would enlarge every request's future, which is moved.
-            Ok(Kept::Fenced) => Box::pin(self.fenced(&answer, given)).await,
-            Err(error) => self.not_remembered(&error, given),
+            Ok(Kept::Fenced) => Box::pin(self.answer_fenced(&answer, response)).await,
+            Err(error) => self.not_remembered(&error, response),
         }
     }
 
     /// Remembers that the request was answered before the answer is sent, and its digest at the end.
-    async fn remember_large(&self, held: Held, parts: Parts, taken: Taken, rest: Body) -> Response<Body> {
-        let answer = self.shared.answer_of(&parts, AnswerBody::CutOff);
-        let body = Body::begun(taken.bytes(), None, Some(rest));
+    async fn remember_large(&self, held: Held, parts: Parts, read: BodySoFar, rest: Body) -> Response<Body> {
+        let answer = self.shared.remembered_answer(&parts, AnswerBody::CutOff);
+        let body = Body::begun(read.into_bytes(), None, Some(rest));
         match self.remember(held, &answer).await {
             Ok(Kept::Yes) => {
                 let digested = Digested::new(body, answer, held, Arc::clone(&self.shared));
-                with(Outcome::Done, Response::from_parts(parts, Body::stream(digested)))
+                with_outcome(Outcome::Done, Response::from_parts(parts, Body::stream(digested)))
             }
-            Ok(Kept::Fenced) => Box::pin(self.fenced(&answer, Response::from_parts(parts, body))).await,
+            Ok(Kept::Fenced) => Box::pin(self.answer_fenced(&answer, Response::from_parts(parts, body))).await,
             Err(error) => self.not_remembered(&error, Response::from_parts(parts, body)),
         }
     }
 
-    fn not_remembered(&self, error: &Error, given: Response<Body>) -> Response<Body> {
+    /// The response to the client if the answer could not be remembered.
+    fn not_remembered(&self, error: &Error, response: Response<Body>) -> Response<Body> {
         tracing::error!(request = %self.id.short(), %error, "a request was carried out and its answer could not be remembered");
-        with(Outcome::NotRemembered, given)
+        with_outcome(Outcome::NotRemembered, response)
     }
 
     /// Remembers the answer; retries for `store_wait`.
     async fn remember(&self, held: Held, answer: &Answer) -> Result<Kept, Error> {
         let Shared { settings, store, .. } = &*self.shared;
-        self.shared.again(|| store.complete(held, answer, settings.retention)).await
+        self.shared.retry(|| store.complete(held, answer, settings.retention)).await
     }
 
-    /// Answers after another holder has taken the request over. The answer that the other remembers is the request's:
-    /// this client gets it, too, if it comes within the wait. If the other is gone without an answer, this one is
-    /// remembered.
-    async fn fenced(&self, answer: &Answer, given: Response<Body>) -> Response<Body> {
+    /// Answers after another holder has taken the request over. The answer that the other holder remembers is the
+    /// request's: this client gets it, too, if it comes within the wait. If the other holder is gone without an answer,
+    /// this holder's answer is remembered.
+    async fn answer_fenced(&self, answer: &Answer, response: Response<Body>) -> Response<Body> {
         let held = Held { id: self.id, token: self.shared.surroundings.token() };
-        match self.find(held).await {
+        match self.reserve_or_wait(held).await {
             Ok(Found::Answered(first)) => {
                 // Only one of the two answers is held in memory.
-                drop(given);
-                // The request was carried out, so the client must not be told that it was not: it should ask once more.
+                drop(response);
+                // Not the problem itself, which says that nothing was done: the request was carried out. The client
+                // should ask once more.
                 self.shared.replay(&first, self.peer).unwrap_or_else(|_| Problem::InProgress.answer())
             }
             Ok(Found::Reserved { .. }) => match self.remember(held, answer).await {
-                Ok(Kept::Yes) => with(Outcome::Done, given),
+                Ok(Kept::Yes) => with_outcome(Outcome::Done, response),
                 Ok(Kept::Fenced) => Problem::InProgress.answer(),
-                Err(error) => self.not_remembered(&error, given),
+                Err(error) => self.not_remembered(&error, response),
             },
             Ok(Found::InProgress) => Problem::InProgress.answer(),
             Ok(Found::InDoubt | Found::Other) => Problem::InDoubt(self.id).answer(),
-            Err(error) => self.not_remembered(&error, given),
+            Err(error) => self.not_remembered(&error, response),
         }
     }
 }
 
 impl Shared {
-    /// Settles a reservation whose request may have been carried out.
-    async fn doubt(self: &Arc<Self>, held: Held, service: Service) -> Outcome {
+    /// Ends the reservation of a request that may have been carried out: at once, or after the grace.
+    async fn settle_in_doubt(self: &Arc<Self>, held: Held, state: ServiceState) -> Outcome {
         let settings = &self.settings;
-        match (service, settings.on_in_doubt) {
-            // If it were carried out again now, it would run beside the call that was given up.
-            (Service::GivenUp, _) => self.lease(held, settings.grace).await,
-            (Service::Ended, OnInDoubt::Refuse) => self.lease(held, Duration::ZERO).await,
-            (Service::Ended, OnInDoubt::Run) => {
+        match (state, settings.on_in_doubt) {
+            // If the request were carried out again now, it would run beside the call that was given up.
+            (ServiceState::GivenUp, _) => self.end_lease_after(held, settings.grace).await,
+            (ServiceState::Ended, OnInDoubt::Refuse) => self.end_lease_after(held, Duration::ZERO).await,
+            (ServiceState::Ended, OnInDoubt::Run) => {
                 self.release(held).await;
                 return Outcome::Released;
             }
@@ -251,55 +258,64 @@ impl Shared {
 
     /// Releases a reservation; if the store fails, retries go on in the background.
     pub async fn release(self: &Arc<Self>, held: Held) {
-        self.settle(held, move |shared| shared.store.release(held)).await;
+        self.change_last(held, move |shared| shared.store.release(held)).await;
     }
 
     /// Makes the lease of a request that nobody works on any more end after `length`.
-    async fn lease(self: &Arc<Self>, held: Held, length: Duration) {
-        self.settle(held, move |shared| shared.store.extend(held, length)).await;
+    async fn end_lease_after(self: &Arc<Self>, held: Held, length: Duration) {
+        self.change_last(held, move |shared| shared.store.extend(held, length)).await;
     }
 
-    /// Makes the last change of a reservation; if the store fails, retries go on in the background. If the change
-    /// cannot be made, the lease expires unchanged.
-    async fn settle(self: &Arc<Self>, held: Held, change: impl Fn(&Self) -> Reply<'_, Kept> + Send + Sync + 'static) {
-        let told = move |changed| {
+    /// Makes the last change of a reservation without an answer: its release, or its last lease. If the store fails,
+    /// retries go on in the background; if they fail too, the lease expires unchanged.
+    async fn change_last(
+        self: &Arc<Self>,
+        held: Held,
+        change: impl Fn(&Self) -> Reply<'_, Kept> + Send + Sync + 'static,
+    ) {
+        let log_failure = move |changed| {
             if let Err(error) = changed {
                 let request = held.id.short();
                 tracing::warn!(
                     %request,
                     %error,
-                    "a request could not be released: it stays reserved until its lease expires"
+                    "a reservation could not be ended: it stays until its lease expires"
                 );
             }
         };
         match self.in_time(change(self)).await {
             Err(error) if error.may_pass() => {
                 let shared = Arc::clone(self);
-                tokio::spawn(async move { told(shared.again(|| change(&shared)).await) });
+                tokio::spawn(async move { log_failure(shared.retry(|| change(&shared)).await) });
             }
-            changed => told(changed),
+            changed => log_failure(changed),
         }
     }
 
-    /// Asks the store, and retries for `store_wait` while that may help. The last attempt, begun within that time, may
-    /// take as long as any other.
-    async fn again<'a>(&self, ask: impl Fn() -> Reply<'a, Kept> + Sync) -> Result<Kept, Error> {
+    /// Asks the store, and retries for `store_wait` while that may help. The last try, begun within that time, may take
+    /// as long as any other.
+    async fn retry<'a>(&self, ask: impl Fn() -> Reply<'a, Kept> + Sync) -> Result<Kept, Error> {
         let Shared { settings, surroundings, .. } = self;
         let until = surroundings.now() + settings.store_wait;
-        let mut pause = AGAIN;
+        let mut pause = RETRY_PAUSE;
         loop {
-            let kept = self.in_time(ask()).await;
-            let may_pass = kept.as_ref().is_err_and(Error::may_pass);
+            let reply = self.in_time(ask()).await;
+            let may_pass = reply.as_ref().is_err_and(Error::may_pass);
             if !may_pass || surroundings.now() + pause >= until {
-                return kept;
+                return reply;
             }
             surroundings.sleep(pause).await;
-            pause = (pause * 2).min(AGAIN_MAX);
+            pause = (pause * 2).min(RETRY_PAUSE_MAX);
         }
     }
 
-    /// Runs the service, and reads its answer as far as that is to be remembered.
-    async fn answer<S, R>(&self, (id, peer): (Id, Option<Peer>), mut inner: S, request: Request<Body>) -> Ran<S::Error>
+    /// Runs the service, and reads as much of its answer as may be remembered.
+    async fn run_service<S, R>(
+        &self,
+        (id, peer): (Id, Option<Peer>),
+        mut inner: S,
+        request: Request<Body>,
+    ) -> RunEnd<S::Error>
     where
         S: tower_service::Service<Request<Body>, Response = Response<R>>,
         R: http_body::Body<Data = Bytes> + Send + 'static,
@@ -307,68 +323,68 @@ impl Shared {
     {
         let answer = match inner.call(request).await {
             Ok(answer) => answer.map(Body::stream),
-            Err(error) => return Ran::InDoubt(Unknown::Error(error), Service::Ended),
+            Err(error) => return RunEnd::InDoubt(ServiceResult::Error(error), ServiceState::Ended),
         };
-        let said = answer.extensions();
-        if said.get::<GivenUp>().is_some() {
-            return Ran::InDoubt(Unknown::Answer(Box::new(answer)), Service::GivenUp);
+        let extensions = answer.extensions();
+        if extensions.get::<GivenUp>().is_some() {
+            return RunEnd::InDoubt(ServiceResult::Answer(Box::new(answer)), ServiceState::GivenUp);
         }
-        if said.get::<MayHaveRun>().is_some() {
-            return Ran::InDoubt(Unknown::Answer(Box::new(answer)), Service::Ended);
+        if extensions.get::<MayHaveRun>().is_some() {
+            return RunEnd::InDoubt(ServiceResult::Answer(Box::new(answer)), ServiceState::Ended);
         }
-        if said.get::<NotRun>().is_some() {
-            return Ran::Released(answer);
+        if extensions.get::<NotRun>().is_some() {
+            return RunEnd::Released(answer);
         }
         let status = grpc::status(answer.headers()).unwrap_or(answer.status());
-        let answer = match self.unless_remembered(id, status, answer) {
+        let answer = match self.check_status(id, status, answer) {
             ControlFlow::Continue(answer) => answer,
-            ControlFlow::Break(ran) => return ran,
+            ControlFlow::Break(end) => return end,
         };
         let (parts, mut body) = answer.into_parts();
-        let mut taken = Taken { bytes: BytesMut::new(), counted: self.at_work.begin_body(peer) };
+        let mut read = BodySoFar { bytes: BytesMut::new(), share: self.at_work.begin_body(peer) };
         if is_stream(&parts.headers) {
-            return Ran::Large(parts, taken, body);
+            return RunEnd::Large(parts, read, body);
         }
         let mut trailers = None;
         while let Some(frame) = body.frame().await {
             match frame.map(http_body::Frame::into_data) {
                 Ok(Ok(data)) => {
-                    if !taken.take(&data, self.settings.answer_bytes_max, self.bodies()) {
-                        return Ran::Large(parts, taken, body);
+                    if !read.add(&data, self.settings.answer_bytes_max, self.bodies_limit()) {
+                        return RunEnd::Large(parts, read, body);
                     }
                 }
                 Ok(Err(frame)) => trailers = frame.into_trailers().ok().filter(|trailers| !trailers.is_empty()),
-                // No client has got any of it yet, and none must get half of it.
+                // The client has got nothing of the answer yet, and must not get half of it.
                 Err(error) => {
                     let (request, why) = (id.short(), error.to_string());
                     tracing::warn!(request, %why, "an answer broke off: the request is in doubt");
-                    let service = if error.is::<GivenUp>() { Service::GivenUp } else { Service::Ended };
-                    return Ran::InDoubt(Unknown::Answer(Box::new(Problem::AnswerLost.answer())), service);
+                    let state = if error.is::<GivenUp>() { ServiceState::GivenUp } else { ServiceState::Ended };
+                    return RunEnd::InDoubt(ServiceResult::Answer(Box::new(Problem::AnswerLost.answer())), state);
                 }
             }
         }
         match trailers.as_ref().and_then(grpc::status) {
             Some(status) if self.settings.becomes(status) != Becomes::Remembered => {
-                let answer = Response::from_parts(parts, Body::begun(taken.bytes(), trailers, None));
-                match self.unless_remembered(id, status, answer) {
-                    ControlFlow::Continue(answer) => Ran::Released(answer),
-                    ControlFlow::Break(ran) => ran,
+                let answer = Response::from_parts(parts, Body::begun(read.into_bytes(), trailers, None));
+                match self.check_status(id, status, answer) {
+                    ControlFlow::Continue(answer) => RunEnd::Released(answer),
+                    ControlFlow::Break(end) => end,
                 }
             }
-            _ => Ran::Whole(parts, taken, trailers),
+            _ => RunEnd::Whole(parts, read, trailers),
         }
     }
 
-    /// Continues with the answer if one of this status is remembered; otherwise breaks with how the run ended.
-    fn unless_remembered<E>(
+    /// Continues with the answer if answers of this status are remembered; otherwise breaks with how the run ended.
+    fn check_status<E>(
         &self,
         id: Id,
         status: StatusCode,
         answer: Response<Body>,
-    ) -> ControlFlow<Ran<E>, Response<Body>> {
+    ) -> ControlFlow<RunEnd<E>, Response<Body>> {
         match self.settings.becomes(status) {
             Becomes::Remembered => ControlFlow::Continue(answer),
-            Becomes::Released => ControlFlow::Break(Ran::Released(answer)),
+            Becomes::Released => ControlFlow::Break(RunEnd::Released(answer)),
             Becomes::InDoubt => {
                 let (request, status) = (id.short(), status.as_u16());
                 tracing::warn!(
@@ -376,16 +392,16 @@ impl Shared {
                     status,
                     "the service failed, perhaps after doing its work: the request is in doubt"
                 );
-                ControlFlow::Break(Ran::InDoubt(Unknown::Answer(Box::new(answer)), Service::Ended))
+                ControlFlow::Break(RunEnd::InDoubt(ServiceResult::Answer(Box::new(answer)), ServiceState::Ended))
             }
         }
     }
 
-    /// The part of an answer that is remembered.
-    fn answer_of(&self, parts: &Parts, body: AnswerBody) -> Answer {
+    /// The part of an answer that is remembered, with this body.
+    fn remembered_answer(&self, parts: &Parts, body: AnswerBody) -> Answer {
         let remembered = &self.settings.remembered_headers;
-        let of_grpc = grpc::HEADERS.iter().filter(|name| !remembered.contains(name));
-        let names = remembered.iter().chain(of_grpc);
+        let grpc_headers = grpc::HEADERS.iter().filter(|name| !remembered.contains(name));
+        let names = remembered.iter().chain(grpc_headers);
         let values = |name| parts.headers.get_all(name).iter().map(move |value| (name, value));
         let headers = names.flat_map(values);
         let headers = headers.map(|(name, value)| (name.as_str().to_owned(), Bytes::copy_from_slice(value.as_bytes())));
@@ -395,11 +411,11 @@ impl Shared {
 
 /// Whether an answer is a stream of events, which has no end of its own.
 pub fn is_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    media_type.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
 }
 
-fn with(outcome: Outcome, mut answer: Response<Body>) -> Response<Body> {
+fn with_outcome(outcome: Outcome, mut answer: Response<Body>) -> Response<Body> {
     answer.extensions_mut().insert(outcome);
     answer
 }
