@@ -1,7 +1,7 @@
 //! Finds the record that an output refuses without naming it: the output names only the transaction or the batch.
 //!
-//! Half as many records are tried each time, until one alone is refused. After a try that worked, its user either doubles
-//! the number again ([`Bisect::worked`]) or ends the search ([`Bisect::end`]).
+//! Half as many records are tried each time, until one alone is refused. After a try that worked, its user either
+//! doubles the number again ([`Bisect::on_success`]) or ends the search ([`Bisect::end`]).
 
 /// How many records are tried at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Bisect {
 }
 
 impl Bisect {
-    /// Nothing is searched: up to `limit` records are tried.
+    /// No search yet: up to `limit` records are tried.
     pub fn new(limit: usize) -> Self {
         Self { records_max: limit, limit }
     }
@@ -22,17 +22,17 @@ impl Bisect {
     }
 
     /// Whether fewer records are tried than could be.
-    pub fn is_on(&self) -> bool {
+    pub fn is_searching(&self) -> bool {
         self.records_max < self.limit
     }
 
     /// A try of this many records was refused.
-    pub fn refused(&mut self, tried: usize) {
+    pub fn on_refused(&mut self, tried: usize) {
         self.records_max = (tried / 2).max(1);
     }
 
     /// A try has worked.
-    pub fn worked(&mut self) {
+    pub fn on_success(&mut self) {
         self.records_max = self.records_max.saturating_mul(2).min(self.limit);
     }
 
@@ -57,12 +57,12 @@ mod tests {
             if found.is_none() && (next..next + tried).contains(&refused) {
                 match tried {
                     1 => found = Some(next),
-                    _ => bisect.refused(tried),
+                    _ => bisect.on_refused(tried),
                 }
                 continue;
             }
             next += tried;
-            bisect.worked();
+            bisect.on_success();
             if next == records {
                 break;
             }
@@ -82,10 +82,10 @@ mod tests {
     #[test]
     fn ended_search_tries_as_many_as_before() {
         let mut bisect = Bisect::new(64);
-        assert!(!bisect.is_on());
-        bisect.refused(10);
-        assert!(bisect.is_on() && bisect.records_max() == 5);
+        assert!(!bisect.is_searching());
+        bisect.on_refused(10);
+        assert!(bisect.is_searching() && bisect.records_max() == 5);
         bisect.end();
-        assert!(!bisect.is_on() && bisect.records_max() == 64);
+        assert!(!bisect.is_searching() && bisect.records_max() == 64);
     }
 }

@@ -52,7 +52,7 @@ impl Growth {
 #[derive(Debug, Default)]
 pub struct Catalog {
     edition: AtomicU64,
-    growths: AtomicU64,
+    growth_count: AtomicU64,
     known: Mutex<Known>,
 }
 
@@ -68,7 +68,7 @@ impl Catalog {
     /// The catalog at the start.
     pub fn new(topics: HashMap<Arc<str>, InputTopic>, refused: BTreeMap<String, String>) -> Self {
         let known = Known { topics, refused, grown: HashMap::new() };
-        Self { edition: AtomicU64::new(0), growths: AtomicU64::new(0), known: Mutex::new(known) }
+        Self { edition: AtomicU64::new(0), growth_count: AtomicU64::new(0), known: Mutex::new(known) }
     }
 
     /// Changes whenever a topic is added or removed.
@@ -130,19 +130,19 @@ impl Catalog {
         }
         known.grown.insert(Arc::from(topic), growth);
         if seen != Some(growth) {
-            self.growths.fetch_add(1, Ordering::Release);
+            self.growth_count.fetch_add(1, Ordering::Release);
         }
         seen.is_none()
     }
 
     /// What was given more partitions; `None` if nothing was.
-    pub fn grown(&self, topic: &str) -> Option<Growth> {
+    pub fn growth_of(&self, topic: &str) -> Option<Growth> {
         self.known().grown.get(topic).copied()
     }
 
     /// Changes whenever a topic is given more partitions.
-    pub fn growths(&self) -> u64 {
-        self.growths.load(Ordering::Acquire)
+    pub fn growth_count(&self) -> u64 {
+        self.growth_count.load(Ordering::Acquire)
     }
 
     /// Notes that a topic cannot be read, and why. Returns whether that is news.

@@ -51,9 +51,9 @@ pub struct Context {
     /// Where this instance's readiness is reported.
     pub health: Health,
     /// How many topics were found to be recreated.
-    pub recreated: AtomicU64,
+    pub recreated_count: AtomicU64,
     /// Whether the watch is to check the topics at once.
-    pub look_now: AtomicBool,
+    pub check_topics_now: AtomicBool,
     /// The input topics whose tasks have been at work in this process: they had all the rights they need.
     pub proven: Proven,
     /// The tasks that wait for records that exist and do not arrive.

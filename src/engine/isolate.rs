@@ -131,7 +131,7 @@ fn narrow_down<C: Cluster>(
 fn set_back_by_sink<C: Cluster>(context: &Context, task: &mut Task<C>, tried: usize, cause: Cause) -> Cause {
     let Some(quarantine) = &mut task.trouble.quarantine else { return cause };
     match &cause {
-        Cause::Sink(Undone { failed: Failed::Refused(_), .. }) => quarantine.bisect.refused(tried),
+        Cause::Sink(Undone { failed: Failed::Refused(_), .. }) => quarantine.bisect.on_refused(tried),
         Cause::Sink(Undone { failed: Failed::Rejected(_), .. }) => {}
         cause => {
             if let Cause::Sink(Undone { failed: Failed::Held(error), .. }) = cause
@@ -204,7 +204,7 @@ fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isola
     if let Some(quarantine) = &mut task.trouble.quarantine {
         quarantine.attempts = 0;
         quarantine.unsendable = None;
-        quarantine.bisect.worked();
+        quarantine.bisect.on_success();
     }
     match (failures.into_iter().next(), stops.into_iter().next()) {
         (Some(failure), _) => Err(failure),

@@ -81,7 +81,7 @@ pub fn live<C: Cluster>(
         Ok(Ok(())) => Ok(caught(|| lane.leave()).map_err(Ended::Panicked)??),
         ended => {
             let (cluster, id) = (lane.cluster.clone(), lane.transactor.id());
-            lane.keep_lag();
+            lane.keep_series();
             // Not during unwinding: a second panic would abort the process.
             let dropped = caught(|| drop(lane));
             if ended.is_err() {
@@ -156,9 +156,9 @@ struct SeenTopics {
     /// The edition of the catalog that the member subscribes to.
     edition: u64,
     /// The count of recreated topics when the tasks were last sent through a restore for that.
-    rechecked: u64,
+    recreated_count: u64,
     /// The catalog's count of grown topics, as last seen.
-    growths: u64,
+    growth_count: u64,
 }
 
 impl<C: Cluster> Lane<C> {
@@ -174,7 +174,7 @@ impl<C: Cluster> Lane<C> {
         let edition = context.topics.edition();
         let topics = context.topics.names();
         let transactional_id = context.topology.transactional_id(random, index);
-        let rechecked = context.recreated.load(Ordering::Relaxed);
+        let recreated_count = context.recreated_count.load(Ordering::Relaxed);
         let now = context.clock.monotonic();
         // Created at once, so that missing rights show up here and not with the first record.
         let mut transactor = Transactor::new(transactional_id.clone(), random, context.ids.clone());
@@ -198,7 +198,7 @@ impl<C: Cluster> Lane<C> {
             shares: Vec::new(),
             restores: Restores::default(),
             restore_batch: C::Batch::default(),
-            topics: SeenTopics { edition, rechecked, growths: 0 },
+            topics: SeenTopics { edition, recreated_count, growth_count: 0 },
             flushes: Flushes::since(now),
             reports: Reports::of(status),
             _waker: waker,
@@ -210,7 +210,7 @@ impl<C: Cluster> Lane<C> {
     pub fn step(&mut self) -> Result<(), cluster::Error> {
         self.poll()?;
         self.follow_catalog()?;
-        self.recheck();
+        self.restore_after_recreation();
         self.stop_rescaled();
         self.admit();
         let awaits = self.batch.is_empty() && self.awaits_more();
@@ -260,7 +260,7 @@ impl<C: Cluster> Lane<C> {
         let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
         self.hand_over(ids.clone());
         for id in ids {
-            self.release(id);
+            self.drop_task(id);
         }
         self.member.leave()
     }

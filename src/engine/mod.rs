@@ -255,8 +255,8 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             registry: Registry::default(),
             metrics: metrics.clone(),
             health: health.clone(),
-            recreated: AtomicU64::new(0),
-            look_now: AtomicBool::new(false),
+            recreated_count: AtomicU64::new(0),
+            check_topics_now: AtomicBool::new(false),
             proven: Proven::default(),
             held_up: HeldUp::default(),
             ids: Ids::default(),
@@ -362,7 +362,7 @@ impl Job {
             job.watches.push(spawn("watch".to_owned(), move || keep_watch(&clients, &watched, &ends))?);
             if job.context.topology.calls().is_some() {
                 let (commanded, clients, ends) = (job.context.clone(), cluster.clone(), stop.clone());
-                job.watches.push(spawn("control".to_owned(), move || control::keep(&clients, &commanded, &ends))?);
+                job.watches.push(spawn("control".to_owned(), move || control::run_watch(&clients, &commanded, &ends))?);
             }
             Ok(())
         });

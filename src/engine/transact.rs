@@ -110,7 +110,7 @@ impl<C: Cluster> Transactor<C> {
     }
 
     /// Frees the memory kept for a task that leaves.
-    pub fn release(&mut self, task: TaskId) {
+    pub fn free_spare(&mut self, task: TaskId) {
         self.spare.retain(|share| share.task != task);
     }
 
@@ -240,7 +240,7 @@ impl<C: Cluster> Transactor<C> {
     pub fn divide(&mut self) -> bool {
         let records = self.open.as_ref().map_or(0, |open| open.added.records);
         if records > 1 {
-            self.bisect.refused(records);
+            self.bisect.on_refused(records);
         }
         records > 1
     }

@@ -53,7 +53,7 @@ pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     let mut checked_at = context.clock.monotonic();
     loop {
         let until = checked_at + WATCH_INTERVAL;
-        while context.clock.monotonic() < until && !context.look_now.swap(false, Ordering::Relaxed) {
+        while context.clock.monotonic() < until && !context.check_topics_now.swap(false, Ordering::Relaxed) {
             context.clock.wait(SUPERVISE_INTERVAL, stop);
             if stop.load(Ordering::Relaxed) {
                 return;
@@ -116,7 +116,7 @@ fn check_topics<C: Cluster>(
                 Some(found) if found.id != known && found.id.is_known() => {
                     if noticed.recreated.insert(name.to_owned()) {
                         tracing::error!(topic = name, "the topic was recreated while it was in use");
-                        context.recreated.fetch_add(1, Ordering::Relaxed);
+                        context.recreated_count.fetch_add(1, Ordering::Relaxed);
                     }
                 }
                 Some(found) => {

@@ -93,8 +93,8 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         registry: Registry::default(),
         metrics: Metrics::new(),
         health: Health::new(),
-        recreated: AtomicU64::new(0),
-        look_now: AtomicBool::new(false),
+        recreated_count: AtomicU64::new(0),
+        check_topics_now: AtomicBool::new(false),
         wakers: Wakers::default(),
         limits: limits(plan),
         sink: plan.sink.map(|kind| -> Arc<dyn Sink> { Arc::new(Database { process: process.clone(), kind }) }),
@@ -148,7 +148,7 @@ fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>)
     process.spawn(move || keep_watch(&asks, &watched, &ends));
     if plan.provider.is_some() {
         let (commanded, asks, ends) = (context.clone(), sim.clone(), stop.clone());
-        process.spawn(move || control::keep(&asks, &commanded, &ends));
+        process.spawn(move || control::run_watch(&asks, &commanded, &ends));
     }
     let at_work = Arc::new(AtomicUsize::new(plan.lanes));
     for index in 0..plan.lanes {

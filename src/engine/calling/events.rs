@@ -9,19 +9,19 @@ use crate::engine::crash;
 use crate::sabotage::{self, Sabotage};
 use crate::topology::sink::Terms;
 
-use super::window::{Called, HeardLast, Slot, SlotStage, Steps, Window};
+use super::window::{Called, LastAnswer, Slot, SlotStage, Steps, Window};
 use super::{Calling, Windows};
 
 impl Calling {
-    /// Passes events to their records. Returns whether there were any.
-    pub fn hear(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) -> bool {
-        let mut has_heard = self.listen(windows);
-        while let Some(heard) = self.next_heard(windows) {
-            has_heard = true;
+    /// Passes the driver's events to their records. Returns whether there were any.
+    pub fn handle_events(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) -> bool {
+        let mut has_events = self.handle_progress(windows);
+        while let Some(heard) = self.next_ended(windows) {
+            has_events = true;
             let now = Self::now(context);
-            self.count(&terms.policy, &heard);
+            self.count_attempt(&terms.policy, &heard);
             let (owner, was_held) = (self.under_way.remove(&heard.number), self.health.is_held());
-            let ends_hold = self.health.answered(&terms.policy, heard.number, &heard.answer, now.monotonic);
+            let ends_hold = self.health.on_answer(&terms.policy, heard.number, &heard.answer, now.monotonic);
             if ends_hold && self.said.forget() {
                 tracing::info!(topology = context.topology.name, "the provider works again");
             }
@@ -30,7 +30,7 @@ impl Calling {
             let Some(at) = window.find(offset) else { continue };
             let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { continue };
             if called.number == heard.number {
-                self.answered(context, terms, called, heard, now);
+                self.on_answer(context, terms, called, heard, now);
                 crash::point(crash::Point::AfterAnswer);
             }
             // At once: otherwise the driver would go on sending queued calls while further answers are handled.
@@ -43,34 +43,34 @@ impl Calling {
         }
         self.metrics.in_flight(self.calls.in_flight());
         self.metrics.held(self.health.is_held());
-        self.watch(context, windows);
-        has_heard
+        self.report_blocked(context, windows);
+        has_events
     }
 
     /// The next attempt that is over. Progress that it reported before its end may have arrived only now: it is handled
     /// first, since later progress belongs to the next attempt, which has the same call number.
-    fn next_heard(&mut self, windows: &mut impl Windows) -> Option<Heard> {
+    fn next_ended(&mut self, windows: &mut impl Windows) -> Option<Heard> {
         let heard = self.calls.take()?;
-        self.listen(windows);
+        self.handle_progress(windows);
         Some(heard)
     }
 
     /// Passes the progress that handlers report during an attempt to their records. Returns whether there was any.
-    fn listen(&mut self, windows: &mut impl Windows) -> bool {
-        let mut has_heard = false;
-        while let Some(told) = self.calls.told() {
-            has_heard = true;
-            let (Told::Steps { number, attempt, .. } | Told::Stops { number, attempt, .. }) = &told;
+    fn handle_progress(&mut self, windows: &mut impl Windows) -> bool {
+        let mut has_events = false;
+        while let Some(progress) = self.calls.told() {
+            has_events = true;
+            let (Told::Steps { number, attempt, .. } | Told::Stops { number, attempt, .. }) = &progress;
             let (number, attempt) = (*number, *attempt);
-            let Some(slot) = self.telling(windows, number, attempt) else {
-                // The commit that it waits for will never come.
+            let Some(slot) = self.slot_of_attempt(windows, number, attempt) else {
+                // The commit that the handler waits for will never come.
                 self.calls.abandon(number);
-                self.forget(number);
+                self.forget_call(number);
                 continue;
             };
             let place = slot.place();
             let SlotStage::Called(called) = &mut slot.stage else { continue };
-            match told {
+            match progress {
                 Told::Steps { steps, .. } => {
                     called.steps = Some(Steps { steps, written_ms: None });
                     if sabotage::is_on(Sabotage::StepBeforeJournal) {
@@ -79,21 +79,27 @@ impl Calling {
                 }
                 Told::Stops { reason, .. } => {
                     slot.stage = SlotStage::Stops(format!("{place}: {reason}"));
-                    self.forget(number);
+                    self.forget_call(number);
                 }
             }
         }
-        has_heard
+        has_events
     }
 
     /// The slot that waits for this attempt.
-    fn telling<'w>(&self, windows: &'w mut impl Windows, number: CallNumber, attempt: u32) -> Option<&'w mut Slot> {
+    fn slot_of_attempt<'w>(
+        &self,
+        windows: &'w mut impl Windows,
+        number: CallNumber,
+        attempt: u32,
+    ) -> Option<&'w mut Slot> {
         let (id, offset) = self.under_way.get(&number).copied()?;
         let window = windows.window(id)?;
         let at = window.find(offset)?;
         let SlotStage::Called(called) = &window.slot(at).stage else { return None };
-        let is_it = called.number == number && called.call.attempt() == attempt && called.call.stage() == Stage::Sent;
-        is_it.then(|| window.slot_mut(at))
+        let is_awaited =
+            called.number == number && called.call.attempt() == attempt && called.call.stage() == Stage::Sent;
+        is_awaited.then(|| window.slot_mut(at))
     }
 
     /// Stops a window's handlers that wait for a commit. The outcomes of their steps are still written, and the next
@@ -112,19 +118,20 @@ impl Calling {
             called.steps.take_if(|steps| steps.steps.is_empty());
             let (number, random) = (called.number, &mut self.random);
             let event = Event::Withdrawn { attempt };
-            called.happen(&terms.policy, event, now, &mut |most| random.up_to(most));
-            self.forget(number);
+            called.apply_event(&terms.policy, event, now, &mut |most| random.up_to(most));
+            self.forget_call(number);
         }
     }
 
     /// Counts an attempt, even if its record no longer waits for it.
-    fn count(&self, policy: &Policy, heard: &Heard) {
+    fn count_attempt(&self, policy: &Policy, heard: &Heard) {
         let class = policy.answers.read(&heard.answer, policy.key.is_some()).class;
         let is_sent = matches!(heard.answer, Answer::Status(_) | Answer::Refused | Answer::HalfDone | Answer::Lost);
         self.metrics.attempt(class as usize, is_sent.then_some(heard.took));
     }
 
-    fn answered(&mut self, context: &Context, terms: &Terms, called: &mut Called, heard: Heard, now: Now) {
+    /// Passes the end of an attempt to its call.
+    fn on_answer(&mut self, context: &Context, terms: &Terms, called: &mut Called, heard: Heard, now: Now) {
         let Heard { attempt, answer, body, message, .. } = heard;
         let answer = if sabotage::is_on(Sabotage::ReplayTakenForResult) { as_result(answer) } else { answer };
         let class = terms.policy.answers.read(&answer, terms.policy.key.is_some()).class;
@@ -137,7 +144,7 @@ impl Calling {
         called.steps.take_if(|steps| steps.written_ms.is_none());
         let random = &mut self.random;
         let event = Event::Answered { attempt, answer, is_down };
-        let action = called.happen(&terms.policy, event, now, &mut |most| random.up_to(most));
+        let action = called.apply_event(&terms.policy, event, now, &mut |most| random.up_to(most));
         let status = match (answer, &called.asks) {
             (Answer::Status(status), Asks::Http(_)) => Some(status.code),
             // The driver makes up the status codes of handlers.
@@ -150,11 +157,11 @@ impl Calling {
                 "an answer contains a secret from `sink.http.headers`; only the digest of such an answer is kept"
             );
         }
-        called.heard = Some(HeardLast { status, body, message });
+        called.last_answer = Some(LastAnswer { status, body, message });
         match action {
             Some(Action::Hold(until)) => {
-                let reason = called.heard.as_ref().and_then(HeardLast::words).unwrap_or_default();
-                self.hold(context, terms, (until, is_refused), reason, now.monotonic);
+                let reason = called.last_answer.as_ref().and_then(LastAnswer::words).unwrap_or_default();
+                self.hold_calls(context, terms, (until, is_refused), reason, now.monotonic);
             }
             // If calls are held, the next try waits as well.
             Some(Action::SendAt(at)) => {
@@ -165,8 +172,8 @@ impl Calling {
         }
     }
 
-    /// A call waits until `until`, since the provider did not answer or refused it: the others wait as well.
-    fn hold(
+    /// A call waits until `until`, since the provider did not answer it, or refused it: the others wait as well.
+    fn hold_calls(
         &mut self,
         context: &Context,
         terms: &Terms,
@@ -174,7 +181,7 @@ impl Calling {
         reason: String,
         now: Duration,
     ) {
-        let failed = self.health.failed();
+        let failed = self.health.failures();
         let others_until = match failed {
             _ if is_refused => self.refused_until(terms, until, now),
             0 => until.max(now),
@@ -202,7 +209,7 @@ fn as_result(answer: Answer) -> Answer {
     }
 }
 
-impl HeardLast {
+impl LastAnswer {
     /// The answer in words; `None` if there is nothing to say.
     pub fn words(&self) -> Option<String> {
         match (self.status, &self.message) {
@@ -235,7 +242,8 @@ mod tests {
 
     /// A driver whose handler reports a step and ends after the lane has called `told` and before it calls `take`.
     struct Quick {
-        tells: Option<Told>,
+        /// What it reports once the lane calls `take`.
+        unreported: Option<Told>,
         told: Option<Told>,
         heard: Option<Heard>,
     }
@@ -244,7 +252,7 @@ mod tests {
         fn submit(&mut self, _: Request) {}
 
         fn take(&mut self) -> Option<Heard> {
-            self.told = self.tells.take();
+            self.told = self.unreported.take();
             self.heard.take()
         }
 
@@ -261,9 +269,9 @@ mod tests {
         }
     }
 
-    struct One(Window);
+    struct OneWindow(Window);
 
-    impl Windows for One {
+    impl Windows for OneWindow {
         fn window(&mut self, _: TaskId) -> Option<&mut Window> {
             Some(&mut self.0)
         }
@@ -281,7 +289,7 @@ mod tests {
         let (number, attempt) = (5, 1);
         let (answer, body, message, took) = (Answer::Lost, Body::None, None, std::time::Duration::ZERO);
         let driver = Quick {
-            tells: Some(Told::Steps { number, attempt, steps: steps.clone() }),
+            unreported: Some(Told::Steps { number, attempt, steps: steps.clone() }),
             told: None,
             heard: Some(Heard { number, attempt, answer, body, message, took }),
         };
@@ -305,9 +313,9 @@ mod tests {
             asker: Asker::Handler("t".into()),
             round: Round::default(),
         };
-        let mut windows = One(window);
-        assert!(!calling.listen(&mut windows));
-        assert!(calling.next_heard(&mut windows).is_some());
+        let mut windows = OneWindow(window);
+        assert!(!calling.handle_progress(&mut windows));
+        assert!(calling.next_ended(&mut windows).is_some());
         let SlotStage::Called(called) = &windows.0.slot(0).stage else { panic!("the slot holds no call") };
         assert_eq!(called.steps, Some(Steps { steps, written_ms: None }));
     }

@@ -17,7 +17,7 @@ use super::window::{Called, Slot, SlotStage, Window};
 /// The time of a grant is renewed only if neither this owner nor a former one can have called under it. Once it is too
 /// old to authorise calls, the grant is not extended either, so that the settled prefix reaches its end.
 pub fn next(policy: &Policy, window: &Window, position: &Position, end: i64, wall_ms: i64) -> Option<Granted> {
-    let key = key(policy)?;
+    let key = key_window(policy)?;
     let Some(former) = position.calls.called.last().copied() else {
         return Some(Granted { to: end, since_ms: wall_ms });
     };
@@ -28,7 +28,7 @@ pub fn next(policy: &Policy, window: &Window, position: &Position, end: i64, wal
         SlotStage::Unjudged | SlotStage::Judged(_) | SlotStage::Settled => false,
     };
     // All grants of former owners end within the settled prefix, and no open call has been sent.
-    let is_idle = || position.next >= window.former_to() && !window.slots().any(has_begun);
+    let is_idle = || position.next >= window.former_grants_end() && !window.slots().any(has_begun);
     let to = former.to.max(end);
     Some(match () {
         () if position.next >= former.to || is_idle() => Granted { to, since_ms: wall_ms },
@@ -37,7 +37,7 @@ pub fn next(policy: &Policy, window: &Window, position: &Position, end: i64, wal
     })
 }
 
-fn key(policy: &Policy) -> Option<KeyWindow> {
+fn key_window(policy: &Policy) -> Option<KeyWindow> {
     policy.key.filter(|_| policy.reserve == Reserve::Auto)
 }
 
@@ -51,6 +51,6 @@ pub fn end_of_open(window: &Window, position: &Position) -> Option<i64> {
         SlotStage::Stops(_) => Some(slot.offset() + 1),
         _ => None,
     });
-    let to = open_to.max().unwrap_or(i64::MIN).max(window.former_to());
+    let to = open_to.max().unwrap_or(i64::MIN).max(window.former_grants_end());
     (to < granted.to).then_some(to)
 }

@@ -34,7 +34,7 @@ struct Held {
     /// The call that is being tried.
     probe: Option<CallNumber>,
     /// How many tries have failed.
-    failed: u32,
+    failures: u32,
 }
 
 impl Health {
@@ -49,7 +49,7 @@ impl Health {
     }
 
     /// When the next call may be tried, on the monotonic clock; `None` if calls are not held, or one is being tried.
-    pub fn tries_at(&self) -> Option<Duration> {
+    pub fn next_try(&self) -> Option<Duration> {
         self.held.as_ref().filter(|held| held.probe.is_none()).map(|held| held.until)
     }
 
@@ -59,30 +59,30 @@ impl Health {
     }
 
     /// How many tries have failed since the hold began; 0 if calls are not held.
-    pub fn failed(&self) -> u32 {
-        self.held.as_ref().map_or(0, |held| held.failed)
+    pub fn failures(&self) -> u32 {
+        self.held.as_ref().map_or(0, |held| held.failures)
     }
 
     /// A call is sent.
-    pub fn sent(&mut self, number: CallNumber) {
+    pub fn on_sent(&mut self, number: CallNumber) {
         if let Some(held) = &mut self.held {
             held.probe = Some(number);
         }
     }
 
     /// A call is withdrawn, or its record no longer waits for it.
-    pub fn dropped(&mut self, number: CallNumber) {
+    pub fn on_dropped(&mut self, number: CallNumber) {
         if let Some(held) = &mut self.held {
             held.probe = held.probe.filter(|probe| *probe != number);
         }
     }
 
     /// A call is answered. Returns whether that ends a hold.
-    pub fn answered(&mut self, policy: &Policy, number: CallNumber, answer: &Answer, now: Duration) -> bool {
+    pub fn on_answer(&mut self, policy: &Policy, number: CallNumber, answer: &Answer, now: Duration) -> bool {
         let was_probe = self.is_probe(number);
-        self.dropped(number);
+        self.on_dropped(number);
         let class = policy.answers.read(answer, policy.key.is_some()).class;
-        let is_answer = match answer {
+        let shows_alive = match answer {
             // Only a provider that is up replays an earlier answer, or refuses a handler's step.
             Answer::HalfDone => true,
             Answer::Status(status) if status.is_replayed => true,
@@ -91,8 +91,8 @@ impl Health {
             }
             Answer::NotSent | Answer::Lost | Answer::TooLate => false,
         };
-        if !is_answer {
-            self.held.iter_mut().for_each(|held| held.failed += u32::from(was_probe));
+        if !shows_alive {
+            self.held.iter_mut().for_each(|held| held.failures += u32::from(was_probe));
             return false;
         }
         self.alive_at = Some(now);
@@ -112,7 +112,7 @@ impl Health {
     /// Until when the other calls wait for a refused call, which itself waits until `until`. `wait` gives the wait
     /// after this many failures.
     pub fn refused_until(&self, until: Duration, now: Duration, wait: impl FnOnce(u32) -> Duration) -> Duration {
-        match self.failed() {
+        match self.failures() {
             0 => now,
             failed if failed < REFUSED_MAX => now + wait(failed),
             _ => until,
@@ -127,7 +127,7 @@ impl Health {
                 false
             }
             None => {
-                self.held = Some(Held { until, probe: None, failed: 0 });
+                self.held = Some(Held { until, probe: None, failures: 0 });
                 true
             }
         }
@@ -166,20 +166,20 @@ mod tests {
         let mut health = Health::default();
         assert!(health.may_send(SECOND) && health.hold(SECOND * 5) && !health.hold(SECOND * 4));
         assert!(!health.may_send(SECOND * 4) && health.may_send(SECOND * 5));
-        assert_eq!(health.tries_at(), Some(SECOND * 5));
-        health.sent(7);
-        assert!(!health.may_send(SECOND * 9) && health.tries_at().is_none());
+        assert_eq!(health.next_try(), Some(SECOND * 5));
+        health.on_sent(7);
+        assert!(!health.may_send(SECOND * 9) && health.next_try().is_none());
         // The try gets no answer.
-        assert!(health.is_probe(7) && health.failed() == 0);
-        assert!(!health.answered(&policy(), 7, &Answer::Lost, SECOND * 9));
+        assert!(health.is_probe(7) && health.failures() == 0);
+        assert!(!health.on_answer(&policy(), 7, &Answer::Lost, SECOND * 9));
         // A call sent before the hold is not a try.
-        assert!(!health.answered(&policy(), 6, &Answer::Lost, SECOND * 9));
-        assert!(!health.is_probe(7) && health.failed() == 1);
+        assert!(!health.on_answer(&policy(), 6, &Answer::Lost, SECOND * 9));
+        assert!(!health.is_probe(7) && health.failures() == 1);
         health.put_off(SECOND * 12);
         assert!(!health.may_send(SECOND * 11) && health.may_send(SECOND * 12));
-        health.sent(8);
-        assert!(health.answered(&policy(), 8, &Answer::Status(Status::of(422)), SECOND * 13));
-        assert!(!health.is_held() && health.may_send(SECOND * 13) && health.failed() == 0);
+        health.on_sent(8);
+        assert!(health.on_answer(&policy(), 8, &Answer::Status(Status::of(422)), SECOND * 13));
+        assert!(!health.is_held() && health.may_send(SECOND * 13) && health.failures() == 0);
     }
 
     #[test]
@@ -188,14 +188,14 @@ mod tests {
         assert!(health.is_down_since(SECOND, Class::Again));
         let answers = [(201, true), (404, true), (422, true), (500, false), (503, false), (401, false)];
         for (at, (code, is_alive)) in (2_u32..).zip(answers) {
-            health.answered(&policy(), 1, &Answer::Status(Status::of(code)), SECOND * at);
+            health.on_answer(&policy(), 1, &Answer::Status(Status::of(code)), SECOND * at);
             assert_eq!(!health.is_down_since(SECOND * at, Class::Again), is_alive, "{code}");
         }
         // A replayed answer shows it, too: otherwise a call that is alone in its lane would be held for ever.
         let repeated = Status { is_replayed: true, ..Status::of(500) };
-        health.answered(&policy(), 1, &Answer::Status(repeated), SECOND * 100);
+        health.on_answer(&policy(), 1, &Answer::Status(repeated), SECOND * 100);
         assert!(!health.is_down_since(SECOND * 100, Class::Again));
-        health.answered(&policy(), 1, &Answer::NotSent, SECOND * 900);
+        health.on_answer(&policy(), 1, &Answer::NotSent, SECOND * 900);
         assert!(health.is_down_since(SECOND * 900, Class::Again));
     }
 
@@ -204,10 +204,10 @@ mod tests {
     fn only_a_success_shows_that_other_calls_succeed() {
         let mut health = Health::default();
         for code in [404, 422, 409] {
-            health.answered(&policy(), 1, &Answer::Status(Status::of(code)), SECOND * 2);
+            health.on_answer(&policy(), 1, &Answer::Status(Status::of(code)), SECOND * 2);
             assert!(health.is_down_since(SECOND, Class::Hold) && !health.is_down_since(SECOND, Class::Again), "{code}");
         }
-        health.answered(&policy(), 1, &Answer::Status(Status::of(201)), SECOND * 3);
+        health.on_answer(&policy(), 1, &Answer::Status(Status::of(201)), SECOND * 3);
         assert!(!health.is_down_since(SECOND * 3, Class::Hold) && health.is_down_since(SECOND * 4, Class::Hold));
     }
 
@@ -217,8 +217,8 @@ mod tests {
         let wait = |failed| SECOND * failed;
         let refused = Answer::Status(Status::of(403));
         for (number, expected) in (0_u64..).zip([SECOND, SECOND * 2, SECOND * 3, until, until]) {
-            health.sent(number);
-            assert!(!health.answered(&policy(), number, &refused, SECOND));
+            health.on_sent(number);
+            assert!(!health.on_answer(&policy(), number, &refused, SECOND));
             let refused_until = health.refused_until(until, SECOND, wait);
             assert_eq!(refused_until, expected, "{number}");
             health.hold(refused_until);
@@ -229,10 +229,10 @@ mod tests {
     fn dropped_call_does_not_hold_up_the_next() {
         let mut health = Health::default();
         health.hold(SECOND);
-        health.sent(3);
-        health.dropped(4);
+        health.on_sent(3);
+        health.on_dropped(4);
         assert!(!health.may_send(SECOND * 2));
-        health.dropped(3);
+        health.on_dropped(3);
         assert!(health.may_send(SECOND * 2));
     }
 }

@@ -83,7 +83,7 @@ pub struct Round {
 
 /// The state of an identity's last slot in one round.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Open {
+enum LastSlot {
     /// It is decided, without a call.
     Decided,
     /// It calls, or waits itself.
@@ -107,24 +107,25 @@ pub fn judge<C: Cluster>(
     let records = round.due.iter().map(|at| window.slot(*at).record.record());
     bench.judge.read((work.task.committed.next, &round.progress), records);
     bench.judge.look_up(work.store, &round.progress).map_err(|error| Failure::state(id, error))?;
-    let mut open: HashMap<Vec<u8>, Open> = HashMap::new();
+    let mut last_slots: HashMap<Vec<u8>, LastSlot> = HashMap::new();
     let due = std::mem::take(&mut round.due);
-    let stops = work.task.trouble.stops_before();
-    let mut noted = 0;
+    let stop = work.task.trouble.stops_before();
+    let mut noted_to = 0;
     for (number, at) in due.iter().copied().enumerate() {
         if bench.context.rules.epoch.is_some() {
-            (noted..at).for_each(|before| note(round, window.slot(before)));
-            noted = at;
+            (noted_to..at).for_each(|before| note_seen(round, window.slot(before)));
+            noted_to = at;
         }
         let slot = window.slot(at);
         bench.judge.in_progress = Some(slot.offset());
-        if let Some((_, reason)) = stops.as_ref().filter(|(offset, _)| slot.offset() >= *offset) {
+        if let Some((_, reason)) = stop.as_ref().filter(|(offset, _)| slot.offset() >= *offset) {
             let reason = format!("{}:{}: {reason}", work.task.input, slot.offset());
             window.slot_mut(at).stage = SlotStage::Stops(reason);
             break;
         }
         // It waits for an earlier record of its identity, which calls or waits itself.
-        let waits = |key: &Vec<u8>| open.get(key) == Some(&Open::Waits) && !sabotage::is_on(Sabotage::TwoOfIdentity);
+        let waits =
+            |key: &Vec<u8>| last_slots.get(key) == Some(&LastSlot::Waits) && !sabotage::is_on(Sabotage::TwoOfIdentity);
         if slot.key.as_ref().is_some_and(waits) {
             match is_in_order(bench.context) {
                 // It might start a scope, or empty a table.
@@ -132,23 +133,23 @@ pub fn judge<C: Cluster>(
                 false => continue,
             }
         }
-        let is_behind_decided = slot.key.as_ref().is_some_and(|key| open.contains_key(key));
-        let judged = known_identity::one(bench, round, (id, work), (number, slot), &grants)?;
-        let calls = matches!(judged, SlotStage::Called(_));
+        let is_behind_decided = slot.key.as_ref().is_some_and(|key| last_slots.contains_key(key));
+        let judged = known_identity::judge_slot(bench, round, (id, work), (number, slot), &grants)?;
+        let is_call = matches!(judged, SlotStage::Called(_));
         // The entry that its call would be based on is not committed yet.
-        let waits = calls && is_behind_decided;
+        let waits = is_call && is_behind_decided;
         let concerns_others = concerns_others(&judged);
         if concerns_others && at > 0 {
             break;
         }
         if let Some(key) = slot.key.clone() {
-            open.insert(key, if calls { Open::Waits } else { Open::Decided });
+            last_slots.insert(key, if is_call { LastSlot::Waits } else { LastSlot::Decided });
         }
-        let ends = concerns_others || matches!(judged, SlotStage::Stops(_));
+        let ends_round = concerns_others || matches!(judged, SlotStage::Stops(_));
         if !waits {
             window.slot_mut(at).stage = judged;
         }
-        if ends || (waits && is_in_order(bench.context)) {
+        if ends_round || (waits && is_in_order(bench.context)) {
             break;
         }
     }
@@ -158,7 +159,7 @@ pub fn judge<C: Cluster>(
 }
 
 /// Counts a record that is judged but not settled as seen, for the records behind it.
-fn note(round: &mut Round, slot: &Slot) {
+fn note_seen(round: &mut Round, slot: &Slot) {
     let kept = match &slot.stage {
         SlotStage::Judged(judged) => &judged.kept,
         SlotStage::Called(called) => &called.kept,
@@ -226,7 +227,7 @@ impl Bench<'_> {
     }
 
     /// Whether the record with this number makes a call.
-    fn calls(&self, number: usize) -> bool {
+    fn makes_call(&self, number: usize) -> bool {
         let (rows, _) = self.judge.rows(number);
         rows.first().is_some_and(|row| Terms::is_called_by(row.kind))
     }

@@ -66,6 +66,7 @@ pub struct Calling {
     health: Health,
     blocked: Blocked,
     secrets: Secrets,
+    /// Whether an answer has contained a secret, which is reported once.
     has_hidden: bool,
     /// Whether there were enough unsent calls when calls were last sent.
     has_enough: bool,
@@ -144,10 +145,10 @@ impl Calling {
         let mut draw = |most| random.up_to(most);
         if !is_committed {
             let kept = if sabotage::is_on(Sabotage::StepsKeptAfterAbort) { window.written_steps() } else { Vec::new() };
-            window.aborted(policy, now, &mut draw);
+            window.on_abort(policy, now, &mut draw);
             return kept.into_iter().for_each(|(number, at_ms)| self.calls.journaled(number, at_ms));
         }
-        let let_go = window.committed(policy, now, &mut draw);
+        let let_go = window.on_commit(policy, now, &mut draw);
         if let_go.calls {
             crash::point(crash::Point::AfterReservation);
         }

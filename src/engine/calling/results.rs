@@ -9,30 +9,36 @@ use crate::record::{HeaderBuf, Record};
 
 use sha2::{Digest, Sha256};
 
-use super::window::{Called, HeardLast};
+use super::window::{Called, LastAnswer};
 use super::writing::Pen;
 
 impl<C: Cluster> Pen<'_, '_, C> {
-    /// Writes the answer of a call. If Kafka has `refused` it, with this message, the body is left out.
-    pub(super) fn result(
+    /// Writes the answer of a call. If Kafka has refused it before, with the message `kafka_refusal`, the body is left
+    /// out.
+    pub(super) fn write_result(
         &mut self,
         record: &Record<'_>,
         called: &Called,
-        refused: Option<&str>,
+        kafka_refusal: Option<&str>,
     ) -> Result<(), Failure> {
         match result_of(called) {
-            Some(result) => self.send_result(record, (How::Done, Some(result)), false, refused),
+            Some(result) => self.send_result(record, (How::Done, Some(result)), false, kafka_refusal),
             None => Ok(()),
         }
     }
 
     /// Answers a duplicate with the remembered result.
-    pub(super) fn answer(&mut self, record: &Record<'_>, former: &[u8], refused: Option<&str>) -> Result<(), Failure> {
+    pub(super) fn answer_duplicate(
+        &mut self,
+        record: &Record<'_>,
+        former: &[u8],
+        kafka_refusal: Option<&str>,
+    ) -> Result<(), Failure> {
         let settled = Remembered::decode(former).expect("it was judged against").settled;
         match settled.filter(|settled| settled.result.is_some()) {
             Some(settled) => {
                 self.outlet.added.settled.duplicate_result += u64::from(self.terms.result.is_some());
-                self.send_result(record, (settled.how, settled.result), true, refused)
+                self.send_result(record, (settled.how, settled.result), true, kafka_refusal)
             }
             None => Ok(()),
         }
@@ -43,7 +49,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         record: &Record<'_>,
         (how, result): (How, Option<ResultRef<'_>>),
         is_repeated: bool,
-        refused: Option<&str>,
+        kafka_refusal: Option<&str>,
     ) -> Result<(), Failure> {
         let Some(results) = &self.terms.result else { return Ok(()) };
         let message = Message {
@@ -54,25 +60,25 @@ impl<C: Cluster> Pen<'_, '_, C> {
             headers: Default::default(),
             timestamp: record.timestamp,
         };
-        let send = |pen: &mut Self, result, refused: Option<&str>| {
+        let send = |pen: &mut Self, result, kafka_refusal: Option<&str>| {
             let (mut headers, value) = headers(record, (how, result), is_repeated);
-            if let Some(refused) = refused {
-                push(&mut headers, "unsent", refused);
+            if let Some(kafka_refusal) = kafka_refusal {
+                push(&mut headers, "unsent", kafka_refusal);
             }
             pen.outlet.send(&Message { value, headers: headers.as_headers(), ..message })
         };
-        let refusal = match refused {
+        let refusal = match kafka_refusal {
             None => match send(self, result, None)? {
                 None => return Ok(()),
                 Some(refusal) => send(self, result.map(digest), Some(&refusal))?,
             },
-            Some(refused) => send(self, result.map(digest), Some(refused))?,
+            Some(kafka_refusal) => send(self, result.map(digest), Some(kafka_refusal))?,
         };
         match refusal {
             None => Ok(()),
             Some(refusal) => {
-                let refused = Unprocessable::Result(refusal);
-                Err(Failure::refused_at(self.outlet.share.task, record.offset, refused))
+                let cause = Unprocessable::Result(refusal);
+                Err(Failure::refused_at(self.outlet.share.task, record.offset, cause))
             }
         }
     }
@@ -136,7 +142,7 @@ fn digest(result: ResultRef<'_>) -> ResultRef<'_> {
 
 /// The result that is remembered of a call's last answer.
 pub(super) fn result_of(called: &Called) -> Option<ResultRef<'_>> {
-    let HeardLast { status, body, .. } = called.heard.as_ref()?;
+    let LastAnswer { status, body, .. } = called.last_answer.as_ref()?;
     let status = status.unwrap_or_default();
     Some(match body {
         Body::Whole(body) => ResultRef::Whole { status, body },

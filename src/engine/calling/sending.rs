@@ -50,33 +50,35 @@ impl Calling {
         self.withdraw_if(context, terms, window, |_, _| true);
     }
 
+    /// Withdraws those of a window's calls that are not on the wire yet and for which `is_included` returns true.
     fn withdraw_if(
         &mut self,
         context: &Context,
         terms: &Terms,
         window: &mut Window,
-        is_meant: impl Fn(&Health, CallNumber) -> bool,
+        is_included: impl Fn(&Health, CallNumber) -> bool,
     ) {
         let now = Self::now(context);
         for at in 0..window.len() {
             let SlotStage::Called(called) = &window.slot(at).stage else { continue };
-            let is_sent = called.call.stage() == Stage::Sent && is_meant(&self.health, called.number);
-            if !is_sent || !self.calls.withdraw(called.number) {
+            let is_to_withdraw = called.call.stage() == Stage::Sent && is_included(&self.health, called.number);
+            if !is_to_withdraw || !self.calls.withdraw(called.number) {
                 continue;
             }
-            self.forget(called.number);
+            self.forget_call(called.number);
             let attempt = called.call.attempt();
             if let SlotStage::Called(called) = &mut window.slot_mut(at).stage {
                 let random = &mut self.random;
                 let event = Event::Withdrawn { attempt };
-                called.happen(&terms.policy, event, now, &mut |most| random.up_to(most));
+                called.apply_event(&terms.policy, event, now, &mut |most| random.up_to(most));
             }
         }
     }
 
-    pub(super) fn forget(&mut self, number: CallNumber) {
+    /// Nobody waits for this call any more.
+    pub(super) fn forget_call(&mut self, number: CallNumber) {
         self.under_way.remove(&number);
-        self.health.dropped(number);
+        self.health.on_dropped(number);
     }
 
     /// Gives up the calls of a window: withdraws those that are not on the wire, and abandons the others.
@@ -89,7 +91,7 @@ impl Calling {
                 if !self.calls.withdraw(called.number) {
                     self.calls.abandon(called.number);
                 }
-                self.forget(called.number);
+                self.forget_call(called.number);
             }
         }
     }
@@ -99,7 +101,7 @@ impl Calling {
         let now = Self::now(context);
         self.has_enough = false;
         if self.health.is_held() {
-            return self.send_one(terms, windows, now);
+            return self.send_probe(terms, windows, now);
         }
         let (under_way_max, mut unsent) = (terms.in_flight + queued_max(terms), 0);
         for id in windows.at_work() {
@@ -125,24 +127,24 @@ impl Calling {
         self.has_enough = unsent >= unsent_max(terms);
     }
 
-    /// While calls are held: sends the one that has waited longest, so that a call that fails for reasons of its own
+    /// While calls are held: sends the call that has waited longest, so that one that fails for reasons of its own
     /// does not keep the others from finding the provider alive.
-    fn send_one(&mut self, terms: &Terms, windows: &mut impl Windows, now: Now) {
+    fn send_probe(&mut self, terms: &Terms, windows: &mut impl Windows, now: Now) {
         if !self.health.may_send(now.monotonic) {
             return;
         }
-        let mut first: Option<(Duration, TaskId, usize)> = None;
+        let mut longest: Option<(Duration, TaskId, usize)> = None;
         for id in windows.at_work() {
             let Some(window) = windows.window(id) else { continue };
             for (at, slot) in window.slots().enumerate() {
                 let SlotStage::Called(called) = &slot.stage else { continue };
                 let is_ready = called.is_ready() && called.send_at <= now.monotonic;
-                if is_ready && first.is_none_or(|(send_at, ..)| called.send_at < send_at) {
-                    first = Some((called.send_at, id, at));
+                if is_ready && longest.is_none_or(|(send_at, ..)| called.send_at < send_at) {
+                    longest = Some((called.send_at, id, at));
                 }
             }
         }
-        let Some((_, id, at)) = first else { return };
+        let Some((_, id, at)) = longest else { return };
         let Some(window) = windows.window(id) else { return };
         let offset = window.slot(at).offset();
         if let SlotStage::Called(called) = &mut window.slot_mut(at).stage {
@@ -150,15 +152,16 @@ impl Calling {
         }
     }
 
+    /// Gives a call to the driver.
     fn dispatch(&mut self, terms: &Terms, (id, offset): (TaskId, i64), called: &mut Called, now: Now) {
         let random = &mut self.random;
         let may_have_acted = called.call.may_have_acted();
-        let action = called.happen(&terms.policy, Event::Dispatch, now, &mut |most| random.up_to(most));
+        let action = called.apply_event(&terms.policy, Event::Dispatch, now, &mut |most| random.up_to(most));
         let Some(Action::Send { attempt }) = action else { return };
         let first_at_ms = called.call.first_at_ms().expect("a call that is sent has a first attempt");
         let number = called.number;
         self.under_way.insert(number, (id, offset));
-        self.health.sent(number);
+        self.health.on_sent(number);
         let mut asks = called.asks.clone();
         let other = match () {
             () if sabotage::is_on(Sabotage::KeyOfAttempt) => Some(i64::from(attempt)),
@@ -177,7 +180,7 @@ impl Calling {
     /// When the next call is to be sent, on the monotonic clock; `ready` is when the first one is ready, if any is.
     pub fn next_send(&self, ready: Option<Duration>) -> Option<Duration> {
         match (ready, self.health.is_held()) {
-            (Some(ready), true) => self.health.tries_at().map(|tries_at| tries_at.max(ready)),
+            (Some(ready), true) => self.health.next_try().map(|next_try| next_try.max(ready)),
             (ready, _) => ready,
         }
     }
@@ -200,6 +203,7 @@ fn unsent_max(terms: &Terms) -> usize {
 
 /// For a sabotage: another key, made from this one and a number.
 fn other_key(key: &Key, number: i64) -> Key {
-    let of = KeyOf { topology: key.as_str(), identity: &number.to_be_bytes(), epoch: None, version: None, step: None };
-    Key::of(of)
+    let parts =
+        KeyOf { topology: key.as_str(), identity: &number.to_be_bytes(), epoch: None, version: None, step: None };
+    Key::of(parts)
 }

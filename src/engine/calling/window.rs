@@ -9,7 +9,7 @@
 //! does not matter when the record is judged.
 //!
 //! Nothing here waits or writes. A transaction contains [`Window::ahead`] and what its slots have put into it. Its end
-//! is reported by [`Window::committed`] or [`Window::aborted`].
+//! is reported by [`Window::on_commit`] or [`Window::on_abort`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ mod refused;
 mod slot;
 
 use reach::Reach;
-pub use slot::{Called, HeardLast, Judged, Owned, Slot, SlotStage, Steps, Time, Times, Trouble};
+pub use slot::{Called, Judged, LastAnswer, OwnedRecord, Slot, SlotStage, Steps, Time, Times, Trouble};
 
 /// What a transaction releases once it is committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub struct Window {
     /// The ranges that former owners have settled and that are not read yet.
     beyond: VecDeque<(i64, i64)>,
     /// The end of the grants of former owners.
-    former_to: i64,
+    former_grants_end: i64,
     /// How far the next grant reaches.
     reach: Reach,
     /// Whether records are settled in input order: see [`Window::in_order`].
@@ -89,7 +89,7 @@ pub struct Window {
     pub is_paused: bool,
     /// Whether it has changed since the lane last looked at it.
     pub is_touched: bool,
-    /// How far its task has come with commands.
+    /// How far its task has got with commands.
     pub commands: CommandProgress,
 }
 
@@ -107,7 +107,7 @@ impl Window {
             read_to: position.next,
             tail,
             beyond: position.calls.beyond.iter().copied().collect(),
-            former_to: position.calls.called.last().map_or(i64::MIN, |called| called.to),
+            former_grants_end: position.calls.called.last().map_or(i64::MIN, |called| called.to),
             reach: Reach::new(position.next),
             is_in_order: false,
             is_in_trouble: false,
@@ -126,8 +126,8 @@ impl Window {
     }
 
     /// The number of the last slot that may be settled now, as far as order is concerned: the first that is not settled
-    /// yet.
-    pub fn reach_of_order(&self) -> usize {
+    /// yet; `usize::MAX` if any order will do.
+    pub fn last_in_order(&self) -> usize {
         match self.is_in_order {
             true => self.slots.iter().take_while(|slot| slot.is_ahead()).count(),
             false => usize::MAX,
@@ -155,8 +155,8 @@ impl Window {
     }
 
     /// The end of the grants of former owners: calls of records before it may have been sent.
-    pub fn former_to(&self) -> i64 {
-        self.former_to
+    pub fn former_grants_end(&self) -> i64 {
+        self.former_grants_end
     }
 
     /// The end of a grant that is written now.
@@ -199,7 +199,7 @@ impl Window {
 
     /// Takes in the next record. `key` returns the key of its identity; `is_certain` says whether a record that is from
     /// the future by this host's clock is so by every clock.
-    pub fn take(
+    pub fn take_in(
         &mut self,
         (record, topic): (&Record<'_>, &Arc<str>),
         (rules, progress, wall_ms): (&Rules, &Progress, i64),
@@ -209,7 +209,7 @@ impl Window {
         let offset = record.offset;
         assert!(offset >= self.read_to, "offset {offset} came after {}", self.read_to);
         (self.read_to, self.is_touched) = (offset + 1, true);
-        let is_settled = self.passes(offset);
+        let is_settled = self.was_settled_before(offset);
         let is_replayed = progress.is_replayed(offset);
         let time = match check_time(rules, &self.tail, record.timestamp, wall_ms).filter(|_| !is_replayed) {
             None => Time::Believed,
@@ -224,7 +224,7 @@ impl Window {
         let stage = if is_settled { SlotStage::Settled } else { SlotStage::Unjudged };
         let key = if is_settled || is_replayed || time != Time::Believed { None } else { key() };
         let slot = Slot {
-            record: Owned::of(record, topic),
+            record: OwnedRecord::of(record, topic),
             key,
             times: Times::of(&self.tail),
             time,
@@ -233,11 +233,11 @@ impl Window {
         };
         self.bytes += slot.record.bytes();
         self.slots.push_back(slot);
-        self.pop();
+        self.pop_settled();
     }
 
-    /// Whether a former owner has settled the record at this offset; forgets the ranges before it.
-    fn passes(&mut self, offset: i64) -> bool {
+    /// Whether a former owner has settled the record at this offset; forgets the ranges before that.
+    fn was_settled_before(&mut self, offset: i64) -> bool {
         while self.beyond.front().is_some_and(|&(_, to)| to <= offset) {
             self.beyond.pop_front();
         }
@@ -276,7 +276,7 @@ impl Window {
     }
 
     /// After a commit: marks its settlements final and releases the calls it authorised.
-    pub fn committed(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) -> LetGo {
+    pub fn on_commit(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) -> LetGo {
         self.is_touched = true;
         let mut let_go = LetGo::default();
         for slot in &mut self.slots {
@@ -289,14 +289,14 @@ impl Window {
                 SlotStage::Judged(judged) if judged.is_written => slot.stage = SlotStage::Settled,
                 SlotStage::Called(called) if called.is_written => slot.stage = SlotStage::Settled,
                 SlotStage::Called(called) if matches!(called.call.stage(), Stage::Writing(_)) => {
-                    called.happen(policy, Event::Committed, now, draw);
+                    called.apply_event(policy, Event::Committed, now, draw);
                     let_go.calls = true;
                 }
                 _ => {}
             }
         }
-        self.pop();
-        self.search_on();
+        self.pop_settled();
+        self.end_search_if_done();
         let_go
     }
 
@@ -310,7 +310,7 @@ impl Window {
     }
 
     /// After a certain abort: puts everything back to what it was before the transaction.
-    pub fn aborted(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) {
+    pub fn on_abort(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) {
         self.is_touched = true;
         for slot in &mut self.slots {
             match &mut slot.stage {
@@ -322,7 +322,7 @@ impl Window {
                     called.is_released = false;
                     called.steps.iter_mut().for_each(|steps| steps.written_ms = None);
                     if matches!(called.call.stage(), Stage::Writing(_)) {
-                        called.happen(policy, Event::Aborted, now, draw);
+                        called.apply_event(policy, Event::Aborted, now, draw);
                     }
                 }
                 SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => {}
@@ -330,8 +330,8 @@ impl Window {
         }
     }
 
-    /// Removes the settled prefix.
-    fn pop(&mut self) {
+    /// Removes the slots of the settled prefix.
+    fn pop_settled(&mut self) {
         let is_over = |slot: &mut Slot| matches!(slot.stage, SlotStage::Settled) && slot.may_be_passed();
         while let Some(slot) = self.slots.pop_front_if(is_over) {
             self.bytes -= slot.record.bytes();
@@ -345,7 +345,7 @@ impl Window {
     /// Moves on to this offset: everything before it is read.
     pub fn pass_to(&mut self, offset: i64) {
         self.read_to = self.read_to.max(offset);
-        self.pop();
+        self.pop_settled();
     }
 
     /// When the next call that is ready may be sent, on the monotonic clock.

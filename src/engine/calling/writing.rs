@@ -45,14 +45,14 @@ pub(in crate::engine) fn write<C: Cluster>(
     portion: Portion,
     has_room: impl Fn(usize) -> bool,
 ) -> Result<(), Failure> {
-    let grant = pen.grant(window);
-    let mut reach = window.reach_of_order();
+    let grant = pen.next_grant(window);
+    let mut last_in_order = window.last_in_order();
     for at in 0..window.len() {
-        let has_turn = |window: &Window| at <= reach && window.may_settle(at);
+        let has_turn = |window: &Window| at <= last_in_order && window.may_settle(at);
         let slot = window.slot(at);
         if !portion.is_due(slot)
             || slot.is_to_be_settled() && !has_turn(window)
-            || slot.is_to_be_taken() && !window.may_settle(at)
+            || slot.may_enter_transaction() && !window.may_settle(at)
         {
             continue;
         }
@@ -61,18 +61,18 @@ pub(in crate::engine) fn write<C: Cluster>(
         }
         match (portion, &window.slot(at).stage) {
             (Portion::Releases, SlotStage::Called(called)) if called.outcome().is_none() && !called.has_steps_due() => {
-                pen.release(window.slot_mut(at))?
+                pen.release_reservation(window.slot_mut(at))?
             }
-            _ => pen.slot(window.slot_mut(at), grant)?,
+            _ => pen.write_slot(window.slot_mut(at), grant)?,
         }
-        while reach < window.len() && window.slot(reach).is_ahead() {
-            reach += 1;
+        while last_in_order < window.len() && window.slot(last_in_order).is_ahead() {
+            last_in_order += 1;
         }
     }
     let position = &mut pen.outlet.share.position;
     window.ahead().put(position);
     match portion {
-        // It costs nothing, and saves the records that are read next a wait.
+        // Writing the grant costs nothing, and saves the records that are read next a wait.
         Portion::All => pen.put_grant(grant),
         Portion::Releases => pen.end_grant(window),
         Portion::Settlements => {}
@@ -82,7 +82,7 @@ pub(in crate::engine) fn write<C: Cluster>(
 
 impl<C: Cluster> Pen<'_, '_, C> {
     /// The grant that this transaction writes.
-    fn grant(&self, window: &mut Window) -> Option<Granted> {
+    fn next_grant(&self, window: &mut Window) -> Option<Granted> {
         let end = window.next_grant_end();
         grants::next(&self.terms.policy, window, &self.outlet.share.position, end, self.now.wall_ms)
     }
@@ -103,45 +103,46 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    fn slot(&mut self, slot: &mut Slot, grant: Option<Granted>) -> Result<(), Failure> {
+    /// Writes what is due in a slot.
+    fn write_slot(&mut self, slot: &mut Slot, grant: Option<Granted>) -> Result<(), Failure> {
         let Slot { record, key, stage, trouble, .. } = slot;
-        let refused = match trouble {
+        let kafka_refusal = match trouble {
             Trouble::Refused(message) => Some(message.as_str()),
             Trouble::None | Trouble::Suspect => None,
         };
         let record = record.record();
-        // The topic may have refused it for its timestamp.
-        let record = Record { timestamp: record.timestamp.filter(|_| refused.is_none()), ..record };
+        // The topic may have refused the message for its timestamp.
+        let record = Record { timestamp: record.timestamp.filter(|_| kafka_refusal.is_none()), ..record };
         match stage {
             SlotStage::Judged(judged) => {
-                self.judged(&record, key.as_deref(), judged, refused)?;
+                self.settle_without_call(&record, key.as_deref(), judged, kafka_refusal)?;
                 judged.is_written = true;
             }
             SlotStage::Called(called) => {
                 let key = key.as_deref().expect("a record that calls has an identity");
                 if called.has_steps_due() {
-                    return self.journal(&record, key, called);
+                    return self.write_journal(&record, key, called);
                 }
                 match called.call.stage() {
                     Stage::Waits(Permit::Reservation) => {
                         self.reserve(&record, key, called)?;
                         if sabotage::is_on(Sabotage::ReservedAfterCall) {
-                            called.happen(&self.terms.policy, Event::Committed, self.now, &mut |_| 0);
+                            called.apply_event(&self.terms.policy, Event::Committed, self.now, &mut |_| 0);
                         }
                     }
                     Stage::Waits(Permit::Grant) => {
                         let grant = grant.expect("a call waits for a grant only where grants are written");
                         self.put_grant(Some(grant));
-                        self.written(called, grant.since_ms);
+                        self.on_written(called, grant.since_ms);
                     }
-                    Stage::Decided(outcome) => match self.stops(&record, called, outcome) {
+                    Stage::Decided(outcome) => match self.reason_to_stop(&record, called, outcome) {
                         Some(reason) => {
                             if outcome == Outcome::InDoubt {
-                                self.leave_reserved(&record, key, called)?;
+                                self.reserve_in_doubt(&record, key, called)?;
                             }
                             *stage = SlotStage::Stops(reason);
                         }
-                        None => match self.settle(&record, key, called, outcome, refused) {
+                        None => match self.settle(&record, key, called, outcome, kafka_refusal) {
                             Ok(()) => called.is_written = true,
                             // Nothing of its settlement is written.
                             Err(Failure { cause: Cause::RefusedAt(_, reason), .. }) => {
@@ -158,9 +159,10 @@ impl<C: Cluster> Pen<'_, '_, C> {
         Ok(())
     }
 
-    fn written(&self, called: &mut Called, since_ms: i64) {
+    /// The permit that a call waits for is written.
+    fn on_written(&self, called: &mut Called, since_ms: i64) {
         let mut nothing = |_| 0;
-        called.happen(&self.terms.policy, Event::Written { since_ms }, self.now, &mut nothing);
+        called.apply_event(&self.terms.policy, Event::Written { since_ms }, self.now, &mut nothing);
     }
 
     /// What is remembered under this key, this transaction included.
@@ -173,7 +175,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
     }
 
     /// Puts what is remembered of an identity into the share; if neither part is left, its deletion.
-    fn put(&mut self, key: &[u8], remembered: Remembered<'_>) {
+    fn put_remembered(&mut self, key: &[u8], remembered: Remembered<'_>) {
         let overlay = &mut self.outlet.share.overlay;
         if remembered.settled.is_none() && remembered.under_way.is_none() {
             return overlay.put(key, None);
@@ -183,11 +185,12 @@ impl<C: Cluster> Pen<'_, '_, C> {
         overlay.put(key, Some(&bytes));
     }
 
-    fn place(&self, record: &Record<'_>) -> Place {
+    fn place_of(&self, record: &Record<'_>) -> Place {
         Place { topic_id: self.outlet.work.task.topics.input_id.0, offset: record.offset }
     }
 
-    fn settled(&mut self, record: &Record<'_>, verdict: Verdict, reason: Reason) {
+    /// Counts a settled record.
+    fn count_settled(&mut self, record: &Record<'_>, verdict: Verdict, reason: Reason) {
         let Outlet { context, work, share, .. } = &mut *self.outlet;
         share.tally.add(verdict, reason);
         share.keyless.note(context, work.task.topics.facts.task_count, record);
@@ -203,13 +206,13 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    /// Settles a record that makes no call.
-    fn judged(
+    /// Settles a record that makes no call. `kafka_refusal`: Kafka's message, if it has refused the settlement before.
+    fn settle_without_call(
         &mut self,
         record: &Record<'_>,
         key: Option<&[u8]>,
         judged: &Judged,
-        refused: Option<&str>,
+        kafka_refusal: Option<&str>,
     ) -> Result<(), Failure> {
         let Judged { evaluation, kept, message, explanation, is_answered, .. } = judged;
         let decision = evaluation.decision;
@@ -221,18 +224,19 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
         let former = key.map(|key| self.remembered(key)).transpose()?.flatten();
         if let (true, Some(former)) = (*is_answered, &former) {
-            self.answer(record, former, refused)?;
+            self.answer_duplicate(record, former, kafka_refusal)?;
         }
         if let (Some(key), Some(entry)) = (key, &kept.entry) {
             let bytes = amended(former.as_deref(), entry);
             self.outlet.share.overlay.put(key, Some(&bytes));
         }
-        self.note(record, kept);
-        self.settled(record, decision.verdict, decision.reason);
+        self.note_progress(record, kept);
+        self.count_settled(record, decision.verdict, decision.reason);
         Ok(())
     }
 
-    fn note(&mut self, record: &Record<'_>, kept: &crate::dedup::Kept) {
+    /// Notes in the task's progress what a settled record leaves behind.
+    fn note_progress(&mut self, record: &Record<'_>, kept: &crate::dedup::Kept) {
         if let Some(scope) = kept.note(&mut self.outlet.share.position.progress, record.offset) {
             let (task, offset) = (&self.outlet.work.task.input, record.offset);
             self.outlet.added.epoch_changes += 1;

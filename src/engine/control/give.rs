@@ -82,7 +82,7 @@ pub fn settle_on<C: Cluster>(
     }
     let clock = SystemClock::default();
     let topic = topology.control();
-    let view = View::ask(cluster, &topic, clock.monotonic())?.ok_or_else(|| Error::NoTopic(topic.clone()))?;
+    let view = View::look_up(cluster, &topic, clock.monotonic())?.ok_or_else(|| Error::NoTopic(topic.clone()))?;
     let id = CommandId(rand::random());
     let order = Order::Settle { identity: identity.to_vec(), by_hand };
     let command = Command { topic_id: view.id.0, at_ms: clock.wall_ms(), order };

@@ -1,16 +1,16 @@
 //! Commands to a topology's tasks, given through its control topic (`ratchet settle`).
 //!
-//! - here: a separate thread looks up how far the topic reaches; nothing waits for it
+//! - here: a separate thread looks up where the topic ends; nothing waits for it
 //! - [`orders`]: a lane reads the commands that its tasks have not passed; [`super::lane`] carries them out
 //! - [`settling`]: how a command changes an entry
 //! - [`give`]: gives a command and waits for the tasks' acknowledgements; [`list`]: lists the calls that may need a
 //!   decision
 //!
-//! **Every task passes every command once**, in the topic's order: it carries the command out, acknowledges it and
-//! notes that in its position record, all in one transaction of its owner, which the group's generation fences. If the
-//! owner dies, the next one skips the commands that were committed and carries out the others. A task that has noted
-//! nothing yet begins with the topic's first record, and so does a task whose note is of another topic: a command about
-//! an unknown identity changes nothing.
+//! **Every task works through every command once**, in the topic's order: it carries the command out, acknowledges it
+//! and notes that in its position record, all in one transaction of its owner, which the group's generation fences. If
+//! the owner dies, the next one skips the commands that were committed and carries out the others. A task that has
+//! noted nothing yet begins with the topic's first record, and so does a task whose note is of another topic: a command
+//! about an unknown identity changes nothing.
 //!
 //! **A command waits** for an open call of its identity, and for a reservation whose record is still to be read, since
 //! that record will go on with its call. Commands behind it wait as well.
@@ -38,26 +38,26 @@ pub use view::{CommandProgress, Seen, View, partition_of};
 /// How often the topic's end is looked up.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The control topic's thread: restarts after a panic.
-pub fn keep<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
+/// The control topic's thread: watches the topic, and restarts after a panic.
+pub fn run_watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     let mut attempt = 0;
-    while let Err(panic) = caught(|| look(cluster, context, stop)) {
+    while let Err(panic) = caught(|| watch(cluster, context, stop)) {
         tracing::error!(
             topology = context.topology.name, reason = %panic,
-            "the watch of the control topic panicked; restarting it"
+            "the control topic's watcher panicked; restarting it"
         );
         context.clock.wait(backoff(attempt), stop);
         attempt += 1;
     }
 }
 
-/// Keeps looking up how far the topic reaches, until the run ends.
-fn look<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
+/// Keeps looking up where the topic ends, until the run ends.
+fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     let topic = context.topology.control();
     while !stop.load(Ordering::Relaxed) {
-        // Taken before the look: commands given after it may not be seen.
+        // Read before the topic is looked up: what was given later may be missing from the view.
         let now = context.clock.monotonic();
-        match View::ask(cluster, &topic, now) {
+        match View::look_up(cluster, &topic, now) {
             Ok(Some(view)) => context.commands.put(view),
             Ok(None) => tracing::debug!(topic, "the control topic does not exist"),
             Err(error) => tracing::debug!(topic, reason = %error.message, "the control topic cannot be looked up"),

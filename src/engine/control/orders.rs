@@ -1,7 +1,7 @@
 //! A lane's commands: those that at least one of its tasks has not passed yet.
 //!
-//! The lane reads them itself, outside the group, and only while there is something to read. Passing a record that is
-//! no command is noted in memory only, and the reader is dropped at the end of the topic.
+//! The lane reads them itself, outside the group, and only while there is something to read. That a task has passed
+//! a record that is no command is noted in memory only. The reader is dropped at the end of the topic.
 //!
 //! **Failure**: a reader that fails is opened again after a pause. If the topic was recreated, or a task comes that is
 //! further back, everything is read again. After an acknowledgement that could not be delivered, the next one waits,
@@ -25,15 +25,15 @@ const KEPT_MAX: usize = 1_000;
 /// How many records are read in one look.
 const READ_RECORDS_MAX: usize = 500;
 
-/// The factor by which the pauses after a failure exceed the usual backoff: they reach a minute at most.
-const PAUSES: u32 = 6;
+/// By how much the pauses after a failure exceed the usual backoff: they reach a minute at most.
+const PAUSE_FACTOR: u32 = 6;
 
 /// The number of acknowledgements in delivery reports, which no task has.
 pub const ACKNOWLEDGEMENT: u64 = (1 << 62) - 1;
 
 /// A command as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct GivenCommand {
     /// Its offset.
     pub offset: i64,
     /// Its id.
@@ -62,9 +62,9 @@ pub struct Orders<C: Cluster> {
     topic: TopicPartition,
     /// The id of the topic that everything here was read from.
     id: TopicId,
-    /// The commands at `from` or beyond that were read, in order.
-    given: VecDeque<Given>,
-    from: i64,
+    /// The commands at `kept_from` or beyond that were read, in order.
+    given: VecDeque<GivenCommand>,
+    kept_from: i64,
     /// Everything before this offset was read.
     read_to: i64,
     reader: Option<C::Reader>,
@@ -84,7 +84,7 @@ impl<C: Cluster> Orders<C> {
             topic: super::partition_of(topic),
             id: TopicId::default(),
             given: VecDeque::new(),
-            from: 0,
+            kept_from: 0,
             read_to: 0,
             reader: None,
             batch: C::Batch::default(),
@@ -108,24 +108,24 @@ impl<C: Cluster> Orders<C> {
     /// Whether it is time to look again. After a failure the topic has to be seen again first: a partition without a
     /// leader would hold up each transaction with an acknowledgement.
     pub fn is_due(&mut self, view: &View, now: Duration) -> bool {
-        let is_due = now >= self.look_at && self.failed_at.is_none_or(|failed_at| view.asked_at > failed_at);
+        let is_due = now >= self.look_at && self.failed_at.is_none_or(|failed_at| view.looked_up_at > failed_at);
         if is_due {
             self.look_at = now + LOOK_INTERVAL;
         }
         is_due
     }
 
-    /// Reads on, as far as the topic is known to reach; the task that is furthest back goes on at `next`.
+    /// Reads on, up to the topic's end as `view` knows it; the task that is furthest back goes on at `next`.
     pub fn read(&mut self, cluster: &C, view: &View, next: i64, now: Duration) {
-        if self.id != view.id || next < self.from {
-            (self.id, self.from, self.read_to) = (view.id, next, next);
+        if self.id != view.id || next < self.kept_from {
+            (self.id, self.kept_from, self.read_to) = (view.id, next, next);
             self.given.clear();
             self.reader = None;
         }
         while self.given.front().is_some_and(|given| given.offset < next) {
             self.given.pop_front();
         }
-        self.from = next;
+        self.kept_from = next;
         if self.read_to < next {
             (self.read_to, self.reader) = (next, None);
         }
@@ -139,6 +139,7 @@ impl<C: Cluster> Orders<C> {
         }
     }
 
+    /// Reads at most `READ_RECORDS_MAX` records, and keeps the commands among them.
     fn read_some(&mut self, cluster: &C, view: &View) -> Result<(), cluster::Error> {
         let reader = match &mut self.reader {
             Some(reader) => reader,
@@ -148,7 +149,7 @@ impl<C: Cluster> Orders<C> {
         for record in (0..self.batch.len()).map(|index| self.batch.record(index)) {
             if let Some(id) = record.key.and_then(CommandId::of_command) {
                 let command = Command::decode(record.value.unwrap_or_default());
-                self.given.push_back(Given { offset: record.offset, id, command, seen_at: view.asked_at });
+                self.given.push_back(GivenCommand { offset: record.offset, id, command, seen_at: view.looked_up_at });
             }
         }
         self.read_to = reader.position();
@@ -161,12 +162,12 @@ impl<C: Cluster> Orders<C> {
     }
 
     /// A commit with commands has succeeded: the next failure starts with a short pause again.
-    pub fn succeeded(&mut self) {
+    pub fn on_commit(&mut self) {
         (self.failures, self.failed_at) = (0, None);
     }
 
     /// The commands from this offset on.
-    pub fn from(&self, next: i64) -> impl Iterator<Item = &Given> {
+    pub fn commands_from(&self, next: i64) -> impl Iterator<Item = &GivenCommand> {
         let first = self.given.partition_point(|given| given.offset < next);
         self.given.range(first..)
     }
@@ -184,7 +185,7 @@ impl<C: Cluster> Orders<C> {
     /// Looks again after a pause, longer each time until a commit with commands succeeds.
     pub fn put_off(&mut self, now: Duration) {
         self.reader = None;
-        (self.look_at, self.failed_at) = (now + backoff(self.failures) * PAUSES, Some(now));
+        (self.look_at, self.failed_at) = (now + backoff(self.failures) * PAUSE_FACTOR, Some(now));
         self.failures += 1;
     }
 }

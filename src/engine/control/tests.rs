@@ -39,12 +39,12 @@ fn acknowledgement(cluster: &Embedded, number: u128) -> i64 {
     append(cluster, &CommandId(number).key_of_acknowledgement("in", 0), b"{}")
 }
 
-fn view(cluster: &Embedded, asked_at: Duration) -> View {
-    View::ask(cluster, TOPIC, asked_at).unwrap().unwrap()
+fn view(cluster: &Embedded, looked_up_at: Duration) -> View {
+    View::look_up(cluster, TOPIC, looked_up_at).unwrap().unwrap()
 }
 
 fn offsets(orders: &Orders<Embedded>, next: i64) -> Vec<i64> {
-    orders.from(next).map(|given| given.offset).collect()
+    orders.commands_from(next).map(|given| given.offset).collect()
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn commands_are_read_from_the_position_of_the_task_furthest_back() {
     let another = command(&cluster, 3);
     orders.read(&cluster, &view(&cluster, SECOND), 3, SECOND);
     assert_eq!(offsets(&orders, 0), [another]);
-    assert_eq!(orders.from(0).next().unwrap().id, CommandId(3));
+    assert_eq!(orders.commands_from(0).next().unwrap().id, CommandId(3));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn unreadable_command_is_kept_as_a_command() {
     append(&cluster, &CommandId(7).key(), br#"{"format":2}"#);
     let mut orders = Orders::new(TOPIC);
     orders.read(&cluster, &view(&cluster, SECOND), 0, SECOND);
-    let given = orders.from(0).next().unwrap();
+    let given = orders.commands_from(0).next().unwrap();
     assert_eq!(given.command.as_ref().unwrap_err().to_string(), "a command has format 2, this release reads 1");
 }
 
@@ -92,7 +92,7 @@ fn recreated_control_topic_is_another_topic() {
     let noted = Some(Control { topic_id: before.id.0, next: 3 });
     assert_eq!((before.next_after(noted), after.next_after(noted), after.next_after(None)), (3, 0, 0));
     orders.read(&cluster, &after, after.next_after(noted), SECOND * 2);
-    assert_eq!((offsets(&orders, 0), orders.from(0).next().unwrap().id), (vec![first], CommandId(9)));
+    assert_eq!((offsets(&orders, 0), orders.commands_from(0).next().unwrap().id), (vec![first], CommandId(9)));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn after_trouble_a_lane_waits_until_the_topic_is_seen_again() {
     }
     assert!(waits.is_sorted() && waits[0] >= 1_000, "{waits:?}");
     assert_eq!(waits.last(), Some(&60_000), "{waits:?}");
-    orders.succeeded();
+    orders.on_commit();
     assert!(orders.is_due(&before, SECOND * 10_000));
 }
 

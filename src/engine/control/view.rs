@@ -8,7 +8,7 @@ use crate::format::Control;
 use crate::record::TopicPartition;
 
 /// How long a task that would stop waits for commands that might settle the reason.
-const LOOK_MAX: Duration = Duration::from_secs(10);
+const COMMANDS_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The partition of a control topic that holds commands and acknowledgements.
 pub fn partition_of(topic: &str) -> TopicPartition {
@@ -25,15 +25,15 @@ pub struct View {
     /// Its end, open transactions included.
     pub end: i64,
     /// When that was looked up, on the monotonic clock.
-    pub asked_at: Duration,
+    pub looked_up_at: Duration,
 }
 
 impl View {
     /// Looks the topic up; `None` if it does not exist, or has no id.
-    pub fn ask<C: Cluster>(cluster: &C, topic: &str, now: Duration) -> Result<Option<Self>, cluster::Error> {
+    pub fn look_up<C: Cluster>(cluster: &C, topic: &str, now: Duration) -> Result<Option<Self>, cluster::Error> {
         let Some(found) = cluster.outline_topic(topic)?.filter(|found| found.id.is_known()) else { return Ok(None) };
         let (start, end) = cluster.bounds(&partition_of(topic))?;
-        Ok(Some(Self { id: found.id, start, end, asked_at: now }))
+        Ok(Some(Self { id: found.id, start, end, looked_up_at: now }))
     }
 
     /// The next offset for a task whose position record notes `control`.
@@ -77,7 +77,7 @@ impl CommandProgress {
     /// Whether there may be a command that settles the reason for a stop: then the task waits for it first, for a
     /// while.
     pub fn may_have_more(&self, view: Option<&View>, noted: Option<Control>, now: Duration) -> bool {
-        let knows_all = |view: &View| view.asked_at >= self.began_at && self.next(view, noted) >= view.end;
-        now.saturating_sub(self.began_at) < LOOK_MAX && !view.is_some_and(knows_all)
+        let knows_all = |view: &View| view.looked_up_at >= self.began_at && self.next(view, noted) >= view.end;
+        now.saturating_sub(self.began_at) < COMMANDS_WAIT_MAX && !view.is_some_and(knows_all)
     }
 }

@@ -29,7 +29,7 @@ impl Quarantine {
         let most = context.limits.isolated_records_max;
         let mut bisect = Bisect::new(most);
         if refused {
-            bisect.refused(most);
+            bisect.on_refused(most);
         }
         Self { until, bisect, unsendable: None, attempts: 0, retry_at: Duration::ZERO }
     }
@@ -39,7 +39,7 @@ impl Quarantine {
     pub(super) fn refused(&mut self, tried: usize, last: (i64, String)) {
         match tried {
             1 => self.unsendable = Some(last),
-            _ => self.bisect.refused(tried),
+            _ => self.bisect.on_refused(tried),
         }
     }
 

@@ -87,7 +87,7 @@ impl<C: Cluster> Lane<C> {
     /// should not begin yet, the writing is left to a later round.
     pub(super) fn attend_to_calls(&mut self) {
         let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
-        calls.calling.hear(context, &calls.terms, tasks);
+        calls.calling.handle_events(context, &calls.terms, tasks);
         let at_work = tasks.at_work();
         let can_write = self.writes_in().is_zero();
         for id in at_work {
@@ -169,7 +169,7 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn search_refused(&mut self, id: TaskId, undelivered: Option<&DeliveryFailure>) -> bool {
         let Some(failure) = undelivered.filter(|failure| failure.refused) else { return true };
         let Some(window) = self.tasks.window(id) else { return false };
-        let can_go_on = window.refused(&failure.message);
+        let can_go_on = window.on_refused(&failure.message);
         if let Some(task) = self.tasks.get(&id) {
             tracing::warn!(
                 task = %task.input, reason = %failure.message,
@@ -197,7 +197,7 @@ impl<C: Cluster> Lane<C> {
         if let Some(calls) = self.ending.calls_mut() {
             calls.calling.committed_at.get_or_insert(now);
         }
-        self.ack_commands();
+        self.commands_committed();
         for failure in deferred.failures {
             let id = failure.task;
             self.abort_and_restore(failure);
@@ -257,7 +257,7 @@ impl<C: Cluster> Lane<C> {
                 if let Err(error) = self.member.pause(&input) {
                     tracing::debug!(task = %input, reason = %error.message, "the partition could not be paused");
                 }
-                self.closed(id);
+                self.drop_window(id);
                 if let Some(task) = self.tasks.get_mut(&id) {
                     task.fail(&reason, false);
                 }
@@ -304,7 +304,7 @@ impl<C: Cluster> Lane<C> {
             }
             self.context.clock.wait(BUSY_WAIT, &never);
             let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
-            calls.calling.hear(context, &calls.terms, tasks);
+            calls.calling.handle_events(context, &calls.terms, tasks);
         }
         self.stop_handlers(ids);
         self.give_back(ids);

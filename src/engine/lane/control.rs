@@ -7,7 +7,7 @@ use crate::cluster::{Cluster, ErrorKind, Message, Producer, Ticket};
 use crate::engine::calling::window::Window;
 use crate::engine::capacity::Added;
 use crate::engine::control::View;
-use crate::engine::control::orders::{ACKNOWLEDGEMENT, CarriedOut, Given};
+use crate::engine::control::orders::{ACKNOWLEDGEMENT, CarriedOut, GivenCommand};
 use crate::engine::control::settling::{self, Change};
 use crate::engine::crash;
 use crate::engine::failure::Failure;
@@ -24,19 +24,27 @@ use super::ending::{CallsEnding, Ending};
 /// The most commands that a task carries out in one round.
 const CARRIED_OUT_MAX: usize = 100;
 
-/// What happens to the next command.
+/// What happens to a task's next command.
 enum Next {
     /// It is carried out in the open transaction.
     Done,
-    /// It waits for a call.
+    /// It waits: for a call, or for the next look at the control topic. Or its task is not at work.
     Waits,
     /// It could not be acknowledged.
     Refused(String),
 }
 
+/// What a command finds of its identity.
+enum Found {
+    /// The identity's entry, if there is one.
+    Entry(Option<Vec<u8>>),
+    /// The command has to wait.
+    Waits,
+}
+
 impl<C: Cluster> Lane<C> {
     /// Lets the tasks at work carry out their commands. To be called after the windows were judged: a record judged in
-    /// this round is settled before a command about it is carried out.
+    /// this round is settled before a command about its identity is carried out.
     pub(super) fn apply_commands(&mut self) {
         let Self { context, tasks, ending: Ending::Calls(calls), cluster, .. } = self else { return };
         let CallsEnding { calling, orders, .. } = &mut **calls;
@@ -71,8 +79,8 @@ impl<C: Cluster> Lane<C> {
             let Some(committed) = next_of(task, view) else { return Ok(false) };
             let noted = transactor.share(id).and_then(|share| share.position.calls.control);
             let next = committed.max(view.next_after(noted));
-            let Some(given) = orders.from(next).next().cloned() else {
-                // Commands passed in the open transaction count only once it is committed.
+            let Some(given) = orders.commands_from(next).next().cloned() else {
+                // Commands passed in the open transaction count only once that is committed.
                 if let Some(window) = task.ending.window_mut().filter(|_| orders.is_empty_from(committed)) {
                     let next = orders.read_to().max(committed);
                     window.commands.passed = Some(Control { topic_id: view.id.0, next });
@@ -94,11 +102,11 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Carries out a task's next command in the open transaction, which is begun if necessary.
-    fn carry_out(&mut self, id: TaskId, view: &View, given: &Given) -> Result<Next, Failure> {
-        let told = match &given.command {
+    fn carry_out(&mut self, id: TaskId, view: &View, given: &GivenCommand) -> Result<Next, Failure> {
+        let order = match &given.command {
             Err(error) => Err((Outcome::NotUnderstood, error.to_string())),
             // The control topic may have been recreated since it was last looked up.
-            Ok(Command { topic_id, .. }) if *topic_id != view.id.0 && view.asked_at <= given.seen_at => {
+            Ok(Command { topic_id, .. }) if *topic_id != view.id.0 && view.looked_up_at <= given.seen_at => {
                 return Ok(Next::Waits);
             }
             Ok(Command { topic_id, .. }) if *topic_id != view.id.0 => {
@@ -106,8 +114,12 @@ impl<C: Cluster> Lane<C> {
             }
             Ok(Command { order: Order::Settle { identity, by_hand }, .. }) => Ok((identity, *by_hand)),
         };
-        let Some(former) = told.as_ref().map_or(Ok(Some(None)), |(identity, _)| self.former(id, identity))? else {
-            return Ok(Next::Waits);
+        let former = match &order {
+            Ok((identity, _)) => match self.find_entry(id, identity)? {
+                Found::Entry(entry) => entry,
+                Found::Waits => return Ok(Next::Waits),
+            },
+            Err(_) => None,
         };
         self.claim(id)?;
         let Self { context, tasks, transactor, ending: Ending::Calls(calls), .. } = self else {
@@ -117,7 +129,7 @@ impl<C: Cluster> Lane<C> {
         let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(Next::Waits) };
         let Some(window) = work.task.ending.window() else { return Ok(Next::Waits) };
         let has_steps = matches!(context.topology.sink(), Some(Sink::Handler(_)));
-        let (change, acknowledged) = match &told {
+        let (change, acknowledged) = match &order {
             Ok((_, by_hand)) => settling::settle(former.as_deref(), (*by_hand, has_steps), window.stream_time())
                 .unwrap_or_else(|error| not_done(Outcome::NotUnderstood, &error.to_string(), given)),
             Err((outcome, reason)) => not_done(*outcome, reason, given),
@@ -139,7 +151,7 @@ impl<C: Cluster> Lane<C> {
             Err(error) if error.kind == ErrorKind::Refused => return Ok(Next::Refused(error.message)),
             Err(error) => return Err(Failure::cluster(error)),
         }
-        let identity = told.ok().map(|(identity, _)| identity).filter(|_| change != Change::Nothing);
+        let identity = order.ok().map(|(identity, _)| identity).filter(|_| change != Change::Nothing);
         match (identity, &change) {
             (Some(identity), Change::Put(bytes)) => share.overlay.put(identity, Some(bytes)),
             (Some(identity), _) => share.overlay.put(identity, None),
@@ -154,7 +166,7 @@ impl<C: Cluster> Lane<C> {
             share.position.calls.control = noted;
         }
         let task = &work.task.input;
-        tracing::info!(%task, command = given.id.key(), ?outcome, was = acknowledged.was, "a command is carried out");
+        tracing::info!(%task, command = given.id.key(), ?outcome, was = acknowledged.was, "carrying out a command");
         transactor.add(Added { bytes, ..Added::default() });
         crash::point(crash::Point::AfterCommand);
         if let Some(window) = tasks.get_mut(&id).and_then(|task| task.ending.window_mut()).filter(|_| !is_noted) {
@@ -163,28 +175,27 @@ impl<C: Cluster> Lane<C> {
         Ok(Next::Done)
     }
 
-    /// An identity's entry, the open transaction's writes included; the outer `None` while a command about it has to
-    /// wait.
-    fn former(&self, id: TaskId, identity: &[u8]) -> Result<Option<Option<Vec<u8>>>, Failure> {
-        let Some(work) = self.tasks.get(&id).and_then(Task::work) else { return Ok(None) };
-        let Some(window) = work.task.ending.window() else { return Ok(None) };
+    /// An identity's entry, the open transaction's writes included, unless a command about it has to wait.
+    fn find_entry(&self, id: TaskId, identity: &[u8]) -> Result<Found, Failure> {
+        let Some(work) = self.tasks.get(&id).and_then(Task::work) else { return Ok(Found::Waits) };
+        let Some(window) = work.task.ending.window() else { return Ok(Found::Waits) };
         if window.is_open(identity) && !sabotage::is_on(Sabotage::CommandOverCall) {
-            return Ok(None);
+            return Ok(Found::Waits);
         }
-        let former = match self.transactor.share(id).and_then(|share| share.overlay.get(identity)) {
+        let entry = match self.transactor.share(id).and_then(|share| share.overlay.get(identity)) {
             Some(written) => written.map(<[u8]>::to_vec),
             None => work.store.get(identity).map_err(|error| Failure::state(id, error))?,
         };
-        let under_way = former.as_deref().and_then(|bytes| Remembered::decode(bytes).ok()?.under_way);
-        let is_to_come = under_way.is_some_and(|reservation| {
-            reservation.place.topic_id == work.task.topics.input_id.0 && window.is_to_come(reservation.place.offset)
+        let under_way = entry.as_deref().and_then(|bytes| Remembered::decode(bytes).ok()?.under_way);
+        let goes_on = under_way.is_some_and(|reservation| {
+            reservation.place.topic_id == work.task.topics.input_id.0 && window.will_judge(reservation.place.offset)
         });
-        Ok((!is_to_come).then_some(former))
+        Ok(if goes_on { Found::Waits } else { Found::Entry(entry) })
     }
 
-    /// After a commit: counts its commands, and has records judged once more that would stop their tasks, if a command
-    /// has settled their identity.
-    pub(super) fn ack_commands(&mut self) {
+    /// After a commit: counts its commands. If one of them has changed the entry of a record that would stop its task,
+    /// that record is judged again.
+    pub(super) fn commands_committed(&mut self) {
         let Self { tasks, ending: Ending::Calls(calls), transactor, .. } = self else { return };
         let CallsEnding { calling, orders, .. } = &mut **calls;
         if transactor.is_open() {
@@ -195,7 +206,7 @@ impl<C: Cluster> Lane<C> {
             if task.committed.calls.control.is_none_or(|noted| noted.next <= offset) {
                 continue;
             }
-            orders.succeeded();
+            orders.on_commit();
             calling.metrics.command(outcome as usize);
             if let (Some(window), Some(identity)) = (task.ending.window_mut(), identity) {
                 window.judge_again(&identity);
@@ -220,7 +231,7 @@ fn next_of<C: Cluster>(task: &Task<C>, view: &View) -> Option<i64> {
 }
 
 /// No change, and the acknowledgement of a command that is not carried out.
-fn not_done(outcome: Outcome, reason: &str, given: &Given) -> (Change, Acknowledgement) {
-    tracing::warn!(command = given.id.key(), reason, "a command is not understood");
+fn not_done(outcome: Outcome, reason: &str, given: &GivenCommand) -> (Change, Acknowledgement) {
+    tracing::warn!(command = given.id.key(), reason, "a command was not carried out");
     (Change::Nothing, Acknowledgement { outcome, was: None })
 }

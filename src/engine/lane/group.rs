@@ -20,22 +20,29 @@ use super::Lane;
 const UNREADABLE_TIMES_MAX: u32 = 5;
 
 impl<C: Cluster> Lane<C> {
+    /// Follows a change of the membership.
     pub(super) fn on_event(&mut self, event: GroupEvent) -> Result<(), cluster::Error> {
         self.metrics.rebalance();
         match event {
             GroupEvent::Assigned(partitions) => {
-                tracing::info!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions assigned");
+                tracing::info!(
+                    topology = self.context.topology.name, partitions = %listed(&partitions),
+                    "partitions assigned"
+                );
                 self.member.accept_assigned(&partitions)?;
                 partitions.into_iter().try_for_each(|partition| self.take_over(partition))?;
                 // If a topic was given more partitions, all members rebalance, not only the one that gets the new ones.
-                self.context.look_now.store(true, Ordering::Relaxed);
+                self.context.check_topics_now.store(true, Ordering::Relaxed);
                 self.set_joined(true);
                 // The partitions' owners are known again: no series have to be kept.
                 self.reports.status.keep(Vec::new());
                 Ok(())
             }
             GroupEvent::Revoked(partitions) => {
-                tracing::info!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions revoked");
+                tracing::info!(
+                    topology = self.context.topology.name, partitions = %listed(&partitions),
+                    "partitions revoked"
+                );
                 if sabotage::is_on(Sabotage::ReleasedInTransaction) {
                     self.tasks_of(&partitions).into_iter().for_each(|id| self.transactor.forget(id));
                 } else {
@@ -43,18 +50,21 @@ impl<C: Cluster> Lane<C> {
                     self.drain(&self.tasks_of(&partitions));
                 }
                 self.hand_over(self.tasks_of(&partitions));
-                self.release_all(&partitions);
+                self.drop_tasks(&partitions);
                 self.member.accept_revoked(&partitions)
             }
             GroupEvent::Lost(partitions) => {
-                tracing::warn!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions lost");
+                tracing::warn!(
+                    topology = self.context.topology.name, partitions = %listed(&partitions),
+                    "partitions lost"
+                );
                 if self.transactor.is_open() {
                     let message = "the partitions belong to another member";
                     self.abort_and_restore(Failure::cluster(cluster::Error::new(ErrorKind::Abort, message)));
                 }
                 self.set_joined(false);
-                self.keep_lag();
-                self.release_all(&partitions);
+                self.keep_series();
+                self.drop_tasks(&partitions);
                 self.member.accept_revoked(&partitions)
             }
         }
@@ -67,33 +77,38 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Keeps the tasks' metric series when the tasks go, until the lane has joined again: while no broker answers,
-    /// nobody else has these partitions, and series that end look like partitions without lag.
-    pub(super) fn keep_lag(&mut self) {
+    /// nobody else has these partitions, and series that end would look like partitions without lag.
+    pub(super) fn keep_series(&mut self) {
         let kept: Vec<KeptSeries> = self.tasks.values().map(|task| task.report.metrics.keep()).collect();
         if !kept.is_empty() {
             self.reports.status.keep(kept);
         }
     }
 
+    /// Handles an error of reading. Returns it if the lane cannot go on.
     pub(super) fn on_poll_error(&mut self, error: cluster::Error) -> Result<(), cluster::Error> {
         match error.kind {
             ErrorKind::Retry => {
-                tracing::warn!(topology = self.context.topology.name, reason = %error.message, "reading failed; trying again");
+                tracing::warn!(
+                    topology = self.context.topology.name, reason = %error.message,
+                    "reading failed; trying again"
+                );
                 Ok(())
             }
             // Some partition cannot be read at its position: the tasks' restores find out which.
             ErrorKind::Refused => {
                 tracing::warn!(topology = self.context.topology.name, reason = %error.message, "reading is refused");
-                let of_task = |id: &TaskId| error.partition.as_ref().is_none_or(|of| self.tasks[id].input == *of);
-                let mut concerned = self.tasks_in(|phase| matches!(phase, Phase::Running));
-                concerned.retain(of_task);
-                if concerned.iter().any(|id| self.transactor.touches(*id)) {
+                let is_affected =
+                    |id: &TaskId| error.partition.as_ref().is_none_or(|partition| self.tasks[id].input == *partition);
+                let mut affected = self.tasks_in(|phase| matches!(phase, Phase::Running));
+                affected.retain(is_affected);
+                if affected.iter().any(|id| self.transactor.touches(*id)) {
                     self.abort_and_restore(Failure::cluster(cluster::Error::new(
                         ErrorKind::Abort,
                         error.message.clone(),
                     )));
                 }
-                for id in concerned {
+                for id in affected {
                     // An error that is not about one partition says nothing about the next record.
                     match error.partition {
                         // It has been readable before: the right to read may be granted again.
@@ -124,36 +139,36 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Sends all tasks at work through their restore, once, after a topic was found to have been recreated.
-    pub(super) fn recheck(&mut self) {
-        let recreated = self.context.recreated.load(Ordering::Relaxed);
-        if self.topics.rechecked == recreated {
+    pub(super) fn restore_after_recreation(&mut self) {
+        let recreated_count = self.context.recreated_count.load(Ordering::Relaxed);
+        if self.topics.recreated_count == recreated_count {
             return;
         }
-        self.topics.rechecked = recreated;
+        self.topics.recreated_count = recreated_count;
         self.batch = C::Batch::default();
         self.abort_and_restore(Failure::cluster(cluster::Error::new(ErrorKind::Abort, "a topic was recreated")));
-        let concerned = self.tasks_in(|phase| matches!(phase, Phase::Running | Phase::Gated | Phase::Queued { .. }));
-        concerned.into_iter().for_each(|id| self.restart(id));
+        let at_work = self.tasks_in(|phase| matches!(phase, Phase::Running | Phase::Gated | Phase::Queued { .. }));
+        at_work.into_iter().for_each(|id| self.restart(id));
     }
 
     /// Stops all tasks of topics that were given more partitions: their identities may now be on other partitions.
     pub(super) fn stop_rescaled(&mut self) {
-        let growths = self.context.topics.growths();
-        if self.topics.growths == growths {
+        let growth_count = self.context.topics.growth_count();
+        if self.topics.growth_count == growth_count {
             return;
         }
-        self.topics.growths = growths;
-        let grown = |task: &Task<C>| self.context.topics.grown(&task.input.topic);
-        let stopped = |task: &Task<C>| matches!(task.phase, Phase::Failed);
-        let concerned = self.tasks.iter().filter(|(_, task)| !stopped(task));
-        let concerned: Vec<(TaskId, Growth)> = concerned.filter_map(|(id, task)| Some((*id, grown(task)?))).collect();
-        if concerned.iter().any(|(id, _)| self.transactor.touches(*id)) {
+        self.topics.growth_count = growth_count;
+        let growth_of = |task: &Task<C>| self.context.topics.growth_of(&task.input.topic);
+        let is_stopped = |task: &Task<C>| matches!(task.phase, Phase::Failed);
+        let not_stopped = self.tasks.iter().filter(|(_, task)| !is_stopped(task));
+        let grown: Vec<(TaskId, Growth)> = not_stopped.filter_map(|(id, task)| Some((*id, growth_of(task)?))).collect();
+        if grown.iter().any(|(id, _)| self.transactor.touches(*id)) {
             self.abort_and_restore(Failure::cluster(cluster::Error::new(
                 ErrorKind::Abort,
                 "partitions were added to a topic",
             )));
         }
-        for (id, growth) in concerned {
+        for (id, growth) in grown {
             let Some(task) = self.tasks.get_mut(&id) else { continue };
             match &mut task.phase {
                 Phase::Isolated(Some(isolated)) => isolated.abandon(&self.cluster, &self.metrics),
@@ -179,9 +194,10 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
+    /// Creates the task of a partition that was assigned.
     pub(super) fn take_over(&mut self, partition: TopicPartition) -> Result<(), cluster::Error> {
         let Some(topic) = self.context.topics.get(&partition.topic) else {
-            // The topic was removed meanwhile: a new member does not subscribe to it.
+            // The topic was removed meanwhile: after this error a new member joins, and does not subscribe to it.
             return Err(cluster::Error::new(
                 ErrorKind::Fenced,
                 format!("{partition} was assigned but is no longer read"),
@@ -194,7 +210,7 @@ impl<C: Cluster> Lane<C> {
             self.context.topics.grow(&task.input.topic, Growth::Input(task.input.partition as u32 + 1));
             self.context.wakers.wake();
         }
-        if let Some(growth) = self.context.topics.grown(&task.input.topic) {
+        if let Some(growth) = self.context.topics.growth_of(&task.input.topic) {
             task.fail(&growth.refusal(task_count).to_string(), false);
         }
         self.restores.pending = true;
@@ -203,21 +219,23 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    pub(super) fn release_all(&mut self, partitions: &[TopicPartition]) {
-        self.tasks_of(partitions).into_iter().for_each(|id| self.release(id));
+    /// Drops the tasks of these partitions.
+    pub(super) fn drop_tasks(&mut self, partitions: &[TopicPartition]) {
+        self.tasks_of(partitions).into_iter().for_each(|id| self.drop_task(id));
     }
 
     fn tasks_of(&self, partitions: &[TopicPartition]) -> Vec<TaskId> {
         self.tasks.iter().filter(|(_, task)| partitions.contains(&task.input)).map(|(id, _)| *id).collect()
     }
 
-    /// Records in the group that these tasks have nothing open, so that the next owner need not fence anybody.
+    /// Notes beside the committed offsets that these tasks have nothing open, so that the next owner need not fence
+    /// anybody.
     pub(super) fn hand_over(&mut self, mut ids: Vec<TaskId>) {
         let Self { context, cluster, tasks, transactor, member, names, metrics, .. } = self;
         ids.retain(|id| {
             // Includes tasks that restore after a clean abort, as happens when the group's generation changes.
             let phase = &tasks[id].phase;
-            let idle = matches!(
+            let may_be_released = matches!(
                 phase,
                 Phase::Running
                     | Phase::Gated
@@ -226,7 +244,7 @@ impl<C: Cluster> Lane<C> {
                     | Phase::Settling(_)
                     | Phase::Claiming { .. }
             );
-            idle && !tasks[id].last.unsettled
+            may_be_released && !tasks[id].last.unsettled
         });
         if transactor.is_open() || !transactor.is_prepared() {
             return;
@@ -242,9 +260,9 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Drops a task that is in no open transaction of the lane, after flushing its store.
-    pub(super) fn release(&mut self, id: TaskId) {
+    pub(super) fn drop_task(&mut self, id: TaskId) {
         debug_assert!(!self.transactor.touches(id), "a task leaves only between transactions");
-        self.closed(id);
+        self.drop_window(id);
         let Some(mut task) = self.tasks.remove(&id) else { return };
         let now = self.context.clock.monotonic();
         task.report.log_rest(&self.context.topology.dead_letter, now);
@@ -253,8 +271,9 @@ impl<C: Cluster> Lane<C> {
             Phase::Redoing(redoing) => redoing.abandon(&self.cluster, &self.metrics),
             _ => {}
         }
-        let running = matches!(task.phase, Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_));
-        if let (true, Some(held)) = (running, &mut task.state.held)
+        let has_worked =
+            matches!(task.phase, Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_));
+        if let (true, Some(held)) = (has_worked, &mut task.state.held)
             && let Err(error) = held.store.flush()
         {
             tracing::warn!(
@@ -262,8 +281,8 @@ impl<C: Cluster> Lane<C> {
                 "the store was not flushed; its next restore starts at an older position"
             );
         }
-        self.shares.retain(|(of, _)| *of != id);
-        self.transactor.release(id);
+        self.shares.retain(|(task, _)| *task != id);
+        self.transactor.free_spare(id);
     }
 }
 

@@ -8,10 +8,10 @@
 //! | [`Lane::attend`] | | | handle answers, judge, write; commands; send |
 //! | [`Lane::tidy`] | | tidy up | |
 //! | [`Lane::end_transaction`] | if it is due | if it is due | each time, going on meanwhile |
-//! | [`Lane::go_on`] | | | acknowledge commands, send, resume reading, stop |
+//! | [`Lane::go_on`] | | | count commands, send, resume reading, stop |
 //! | [`Lane::opened`] | | claim the row | |
 //! | [`Lane::begun`] | | | open a window |
-//! | [`Lane::closed`] | | | drop the window |
+//! | [`Lane::drop_window`] | | | drop the window |
 //! | [`Lane::aborted`] | isolate a failing task | isolate a failing task | go on, search for the refused record |
 //! | [`Lane::drain`] | | | wait for calls, release reservations |
 //! | [`Lane::tend`] | | look at rows | |
@@ -68,7 +68,7 @@ impl<C: Cluster> Lane<C> {
     /// Resumes the work that waited for the end of the transaction.
     pub(super) fn go_on(&mut self) {
         if let Ending::Calls(_) = self.ending {
-            self.ack_commands();
+            self.commands_committed();
             self.send_calls();
             self.resume_reading();
         }
@@ -99,7 +99,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// A task has stopped working, perhaps to start again: the answers to its calls are no longer awaited.
-    pub(super) fn closed(&mut self, id: TaskId) {
+    pub(super) fn drop_window(&mut self, id: TaskId) {
         let Self { tasks, ending: Ending::Calls(calls), .. } = self else { return };
         if let Some(window) = tasks.get_mut(&id).and_then(|task| task.ending.take_window()) {
             calls.calling.drop_window(&window);

@@ -114,9 +114,9 @@ impl<C: Cluster> Lane<C> {
     fn on_panic(&mut self, id: TaskId, at: InProgress, panic: &Panic) {
         self.scratch = Scratch::new(&self.context);
         (self.batch, self.restore_batch) = (C::Batch::default(), C::Batch::default());
-        self.closed(id);
+        self.drop_window(id);
         let Some(mut former) = self.tasks.remove(&id) else { return };
-        self.transactor.release(id);
+        self.transactor.free_spare(id);
         former.trouble.panics.note(at, panic);
         let wait = backoff(former.trouble.panics.times().saturating_sub(1));
         let until = self.context.clock.monotonic() + wait;
@@ -147,7 +147,7 @@ impl<C: Cluster> Lane<C> {
     /// commit in between.
     pub(super) fn restart(&mut self, id: TaskId) {
         debug_assert!(!self.transactor.touches(id), "a task in the open transaction must not restart");
-        self.closed(id);
+        self.drop_window(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         // A task that lost its means in a panic is recreated instead, and waits as long as its panics require.
         if matches!(task.phase, Phase::Failed | Phase::Isolated(None)) {

@@ -81,7 +81,7 @@ impl<C: Cluster> Round<'_, C> {
                 let judge = &mut scratch.judge;
                 judge.in_progress = Some(record.offset);
                 crate::engine::crash::record(record.topic, record.partition, record.offset);
-                window.take(
+                window.take_in(
                     (&record, &task.input.topic),
                     (&context.rules, &task.committed.progress, wall_ms),
                     || judge.key(&record),
@@ -105,10 +105,10 @@ impl<C: Cluster> Round<'_, C> {
             None => Ok(Ok(())),
             Some(work) => {
                 let granted = work.task.committed.calls.called.last().copied();
-                let former_to = window.former_to();
+                let former_grants_end = window.former_grants_end();
                 let grants = |offset: i64| {
                     let granted = granted.filter(|granted| offset < granted.to)?;
-                    Some(Grant { since_ms: granted.since_ms, is_of_former: offset < former_to })
+                    Some(Grant { since_ms: granted.since_ms, is_of_former: offset < former_grants_end })
                 };
                 let Calling { numbers, asker, round, .. } = &mut **calling;
                 let (judge, now) = (&mut scratch.judge, Calling::now(context));
@@ -139,7 +139,7 @@ impl<C: Cluster> Round<'_, C> {
         if !can_read || records_max == 0 {
             self.context.clock.wait(wait, &AtomicBool::new(false));
         }
-        self.calling.hear(self.context, self.terms, self.tasks);
+        self.calling.handle_events(self.context, self.terms, self.tasks);
         // No call begins once partitions are about to leave, or are gone, or a task has failed.
         if deferred.is_empty() {
             self.send();

@@ -127,7 +127,7 @@ impl<C: Cluster> Transactor<C> {
         };
         as_outcome(ended).map_err(Failure::cluster)?;
         crash::point(crash::Point::AfterCommit);
-        self.bisect.worked();
+        self.bisect.on_success();
         metrics.commit(context.clock.monotonic().saturating_sub(started));
         metrics.transaction(TransactionResult::Committed);
         metrics.dead_letters(open.added.dead_letters);

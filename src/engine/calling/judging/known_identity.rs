@@ -27,7 +27,7 @@ enum Met<'a> {
 }
 
 /// Judges one slot, which was read as number `number` of this round.
-pub(super) fn one<C: Cluster>(
+pub(super) fn judge_slot<C: Cluster>(
     bench: &mut Bench<'_>,
     round: &mut Round,
     (id, work): (TaskId, &Work<'_, C>),
@@ -99,7 +99,7 @@ fn stage(
             let settled = settled.expect("a duplicate has a settlement that it equals");
             again(bench, round, (number, record), settled, (evaluation, kept))
         }
-        Met::Entry(_) | Met::Other(_) if decision.action == Action::Forward && bench.calls(number) => {
+        Met::Entry(_) | Met::Other(_) if decision.action == Action::Forward && bench.makes_call(number) => {
             match bench.render(number, record) {
                 Ok(rendered) => {
                     let (call, action) = call::begin(&bench.terms.policy, grant, bench.now);
@@ -127,11 +127,11 @@ fn again(
         let left = Left { entry: settled.entry, found, journal: Journal::default() };
         return found_again(bench, (number, record), forwarded(), (kept, left));
     }
-    let other = settled.fingerprint.map(Fingerprint::from_bytes).is_some_and(|known| {
+    let is_other_request = settled.fingerprint.map(Fingerprint::from_bytes).is_some_and(|known| {
         let rendered = bench.render(number, record);
         rendered.is_ok_and(|asks| known.compare(asks.fingerprint()) == Comparison::Different)
     });
-    if other {
+    if is_other_request {
         return conflict(bench, round, (number, record));
     }
     let is_answered = bench.terms.on_duplicate == OnDuplicate::Result;

@@ -154,7 +154,7 @@ pub(super) fn called(
         steps: None,
         evaluation,
         kept,
-        heard: None,
+        last_answer: None,
         is_written: false,
         is_released: false,
     }))

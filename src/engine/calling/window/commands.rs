@@ -12,7 +12,7 @@ impl Window {
 
     /// Whether the record at this offset, which has a reservation, is still to be judged: it will then go on with its
     /// call.
-    pub fn is_to_come(&self, offset: i64) -> bool {
+    pub fn will_judge(&self, offset: i64) -> bool {
         match self.find(offset) {
             Some(at) => matches!(self.slot(at).stage, SlotStage::Unjudged),
             None => {

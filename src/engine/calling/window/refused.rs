@@ -16,37 +16,37 @@ impl Window {
             return true;
         }
         let is_refused = |slot: &Slot| {
-            matches!(slot.trouble, Trouble::Refused(_)) && (slot.is_to_be_taken() || slot.is_in_transaction())
+            matches!(slot.trouble, Trouble::Refused(_)) && (slot.may_enter_transaction() || slot.is_in_transaction())
         };
         if let Some(refused) = self.slots.iter().position(is_refused) {
-            return at == refused && self.written() == 0;
+            return at == refused && self.written_count() == 0;
         }
         let is_suspect = self.slots[at].trouble == Trouble::Suspect;
-        !self.bisect.is_on() || (is_suspect && self.written() < self.bisect.records_max())
+        !self.bisect.is_searching() || (is_suspect && self.written_count() < self.bisect.records_max())
     }
 
     /// How many records have a settlement or steps in the open transaction.
-    fn written(&self) -> usize {
+    fn written_count(&self) -> usize {
         self.slots.iter().filter(|slot| slot.is_in_transaction()).count()
     }
 
     /// Kafka has refused a record of the open transaction; to be called before the transaction is aborted. Returns
     /// whether there is anything to search.
-    pub fn refused(&mut self, message: &str) -> bool {
-        let written = self.written();
+    pub fn on_refused(&mut self, message: &str) -> bool {
+        let written = self.written_count();
         for slot in &mut self.slots {
             slot.trouble = match (slot.is_in_transaction(), std::mem::take(&mut slot.trouble)) {
                 (false, refused @ Trouble::Refused(_)) => refused,
                 // It was not in this transaction, so it is not the refused one, or not the only one.
                 (false, _) => Trouble::None,
-                // Refused with less, too: nothing else can be tried.
+                // Refused when it was alone, too: nothing else can be tried.
                 (true, Trouble::Refused(_)) if written == 1 => {
                     let Record { topic, partition, offset, .. } = slot.record.record();
-                    let what = match slot.is_written() {
+                    let refusal = match slot.is_written() {
                         true => "the topic for its result or dead letter refuses the message",
                         false => "the changelog refuses the outcomes of its steps (`max.message.bytes`)",
                     };
-                    let reason = format!("{topic}:{partition}:{offset}: {what}: {message}");
+                    let reason = format!("{topic}:{partition}:{offset}: {refusal}: {message}");
                     slot.stage = SlotStage::Stops(reason);
                     Trouble::None
                 }
@@ -56,15 +56,15 @@ impl Window {
         }
         match written {
             0 | 1 => self.bisect.end(),
-            _ => self.bisect.refused(written),
+            _ => self.bisect.on_refused(written),
         }
         self.is_in_trouble = true;
         self.is_touched = true;
         written > 0
     }
 
-    /// Ends the search if no suspect is left.
-    pub(super) fn search_on(&mut self) {
+    /// Ends the search if no suspect is left, and the trouble if no record is refused either.
+    pub(super) fn end_search_if_done(&mut self) {
         if self.is_in_trouble {
             let is_suspect = |slot: &Slot| slot.trouble == Trouble::Suspect;
             if !self.slots.iter().any(is_suspect) {

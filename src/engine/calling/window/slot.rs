@@ -14,7 +14,7 @@ const SLOT_BYTES: usize = 1 << 10;
 
 /// A record that owns its bytes.
 #[derive(Debug)]
-pub struct Owned {
+pub struct OwnedRecord {
     topic: Arc<str>,
     partition: i32,
     offset: i64,
@@ -24,7 +24,7 @@ pub struct Owned {
     headers: Box<[u8]>,
 }
 
-impl Owned {
+impl OwnedRecord {
     /// A copy of a record of this topic.
     pub fn of(record: &Record<'_>, topic: &Arc<str>) -> Self {
         Self {
@@ -52,8 +52,8 @@ impl Owned {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let of = |bytes: &Option<Box<[u8]>>| bytes.as_ref().map_or(0, |bytes| bytes.len());
-        of(&self.key) + of(&self.value) + self.headers.len() + SLOT_BYTES
+        let length = |bytes: &Option<Box<[u8]>>| bytes.as_ref().map_or(0, |bytes| bytes.len());
+        length(&self.key) + length(&self.value) + self.headers.len() + SLOT_BYTES
     }
 }
 
@@ -91,7 +91,7 @@ pub enum Time {
 #[derive(Debug)]
 pub struct Slot {
     /// The record.
-    pub record: Owned,
+    pub record: OwnedRecord,
     /// The key of its identity; `None` where it has none, or is not read.
     pub key: Option<Vec<u8>>,
     /// Stream time and horizon after it.
@@ -112,8 +112,8 @@ pub enum Trouble {
     None,
     /// Its settlement may be the refused one.
     Suspect,
-    /// Its settlement is the refused one, with Kafka's message. It is settled with less: a result without its body,
-    /// everything without the record's timestamp.
+    /// Its settlement is the refused one, with Kafka's message. The next settlement has less in it: a result without
+    /// its body, everything without the record's timestamp.
     Refused(String),
 }
 
@@ -156,7 +156,7 @@ pub struct Called {
     pub call: Call,
     /// Its number.
     pub number: CallNumber,
-    /// Not to be sent before this, on the monotonic clock.
+    /// When it may be sent at the earliest, on the monotonic clock.
     pub send_at: Duration,
     /// When its last attempt ended, on the monotonic clock; `None` before.
     pub ended_at: Option<Duration>,
@@ -171,7 +171,7 @@ pub struct Called {
     /// What it leaves behind once it is done.
     pub kept: Kept,
     /// The last answer.
-    pub heard: Option<HeardLast>,
+    pub last_answer: Option<LastAnswer>,
     /// Whether the open transaction settles it.
     pub is_written: bool,
     /// Whether the open transaction, or an earlier one, takes back its reservation.
@@ -197,12 +197,12 @@ impl Steps {
 
 /// The last answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeardLast {
+pub struct LastAnswer {
     /// The status; `None` if there was no answer, or for a handler.
     pub status: Option<u16>,
     /// The body.
     pub body: Body,
-    /// What was wrong with it, or why there is none.
+    /// What was wrong with the answer, or why there is none.
     pub message: Option<String>,
 }
 
@@ -214,7 +214,7 @@ impl Slot {
 
     /// The record's place, for messages.
     pub fn place(&self) -> String {
-        let Owned { topic, partition, offset, .. } = &self.record;
+        let OwnedRecord { topic, partition, offset, .. } = &self.record;
         format!("{topic}:{partition}:{offset}")
     }
 
@@ -249,7 +249,7 @@ impl Slot {
     }
 
     /// Whether its settlement, or the outcomes of its handler's steps, may go into the next transaction.
-    pub fn is_to_be_taken(&self) -> bool {
+    pub fn may_enter_transaction(&self) -> bool {
         self.is_to_be_settled() || matches!(&self.stage, SlotStage::Called(called) if called.has_steps_due())
     }
 
@@ -274,7 +274,7 @@ impl Slot {
 
 impl Called {
     /// Applies an event to the call. Returns what is to be done next, if anything.
-    pub fn happen(&mut self, policy: &Policy, event: Event, now: Now, draw: Draw<'_>) -> Option<Action> {
+    pub fn apply_event(&mut self, policy: &Policy, event: Event, now: Now, draw: Draw<'_>) -> Option<Action> {
         let (call, action) = call::next(policy, self.call, event, now, draw);
         self.call = call;
         if let Some(Action::SendAt(at) | Action::Hold(at)) = action {
@@ -303,7 +303,7 @@ impl Called {
             assert!(journal.push(step.as_step()), "the step fitted into the journal when it was written");
         }
         let since_ms = written_ms.filter(|_| self.call.stage() == Stage::Sent)?;
-        self.happen(policy, Event::Journaled { since_ms }, now, draw);
+        self.apply_event(policy, Event::Journaled { since_ms }, now, draw);
         Some(since_ms)
     }
 

@@ -30,7 +30,7 @@ fn take(window: &mut Window, offset: i64, timestamp: i64) {
         headers: Headers::default(),
     };
     let (topic, rules) = (Arc::from("orders"), rules());
-    window.take((&record, &topic), (&rules, &Progress::default(), 10_000), || Some(vec![1]), || true);
+    window.take_in((&record, &topic), (&rules, &Progress::default(), 10_000), || Some(vec![1]), || true);
 }
 
 pub(in crate::engine::calling) fn window(beyond: &[(i64, i64)], offsets: impl IntoIterator<Item = i64>) -> Window {
@@ -75,8 +75,8 @@ fn end(window: &mut Window, is_committed: bool) {
     let policy = policy();
     let now = Now { wall_ms: 0, monotonic: Duration::ZERO };
     match is_committed {
-        true => _ = window.committed(&policy, now, &mut |_| 0),
-        false => window.aborted(&policy, now, &mut |_| 0),
+        true => _ = window.on_commit(&policy, now, &mut |_| 0),
+        false => window.on_abort(&policy, now, &mut |_| 0),
     }
 }
 
@@ -208,7 +208,7 @@ fn record_that_may_be_from_the_future_waits_for_the_cluster() {
         headers: Headers::default(),
     };
     let (topic, rules) = (Arc::from("orders"), rules());
-    window.take((&record, &topic), (&rules, &Progress::default(), 0), || None, || false);
+    window.take_in((&record, &topic), (&rules, &Progress::default(), 0), || None, || false);
     assert_eq!(window.slot(0).time, Time::Doubted);
 }
 
@@ -222,7 +222,7 @@ fn doubtful_record_settled_by_a_former_owner_waits_for_the_cluster_too() {
         let (topic, partition, timestamp) = ("orders", 0, Some(timestamp));
         let record = Record { topic, partition, offset, timestamp, key, value: None, headers: Headers::default() };
         let (topic, rules) = (Arc::from("orders"), rules());
-        window.take((&record, &topic), (&rules, &Progress::default(), wall_ms), || None, || is_certain);
+        window.take_in((&record, &topic), (&rules, &Progress::default(), wall_ms), || None, || is_certain);
     };
     [(0, 100), (1, LATER), (2, 110)].into_iter().for_each(|record| take(&mut window, record, 100, false));
     settle(&mut window, &[0]);
@@ -241,15 +241,15 @@ fn doubtful_record_settled_by_a_former_owner_waits_for_the_cluster_too() {
 #[test]
 fn input_order_lets_records_be_settled_up_to_the_first_unsettled_one() {
     let mut window = window(&[(1, 2)], 0..4);
-    assert_eq!(window.reach_of_order(), usize::MAX, "any order will do");
+    assert_eq!(window.last_in_order(), usize::MAX, "any order will do");
     window = window.in_order(true);
-    assert_eq!(window.reach_of_order(), 0);
+    assert_eq!(window.last_in_order(), 0);
     write(&mut window, &[0]);
-    assert_eq!(window.reach_of_order(), 2, "a former owner has settled the next");
+    assert_eq!(window.last_in_order(), 2, "a former owner has settled the next");
     write(&mut window, &[2]);
-    assert_eq!(window.reach_of_order(), 3);
+    assert_eq!(window.last_in_order(), 3);
     end(&mut window, true);
-    assert_eq!((window.reach_of_order(), window.slot(0).offset()), (0, 3));
+    assert_eq!((window.last_in_order(), window.slot(0).offset()), (0, 3));
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn try_to_settle(window: &mut Window, offsets: std::ops::Range<i64>) -> Vec<i64>
     }
     let is_refused = tried.contains(&5);
     if is_refused {
-        assert!(window.refused("too large"));
+        assert!(window.on_refused("too large"));
     }
     end(window, !is_refused);
     tried
@@ -304,7 +304,7 @@ fn record_that_kafka_refuses_is_found_among_many() {
     let other = window.find(6).unwrap();
     write(&mut window, &[5]);
     assert!(!window.may_settle(other), "the refused record is settled alone");
-    assert!(window.refused("too large"));
+    assert!(window.on_refused("too large"));
     end(&mut window, false);
     assert!(matches!(window.slot(at).stage, SlotStage::Stops(_)));
     assert!(window.may_settle(other), "the search is over");
@@ -316,7 +316,7 @@ fn record_that_kafka_refuses_is_found_among_many() {
 fn batch_that_is_refused_as_a_whole_is_settled_in_smaller_ones() {
     let mut window = window(&[], 0..8);
     write(&mut window, &[0, 1, 2, 3]);
-    assert!(window.refused("the batch is too large"));
+    assert!(window.on_refused("the batch is too large"));
     end(&mut window, false);
     for (offsets, later) in [([0, 1], false), ([2, 3], false)] {
         assert_eq!(window.may_settle(window.find(6).unwrap()), later, "before {offsets:?}");
@@ -355,12 +355,12 @@ pub(in crate::engine::calling) fn handled(window: &mut Window, offset: i64) {
         steps: None,
         evaluation: Decision::of_call(crate::dedup::Action::Forward, Reason::First).into(),
         kept: Kept::default(),
-        heard: None,
+        last_answer: None,
         is_written: false,
         is_released: false,
     };
     for event in [Event::Written { since_ms: 3 }, Event::Committed, Event::Dispatch] {
-        called.happen(&policy(), event, NOW, &mut |_| 0);
+        called.apply_event(&policy(), event, NOW, &mut |_| 0);
     }
     window.slot_mut(at).stage = SlotStage::Called(Box::new(called));
 }
@@ -378,7 +378,7 @@ fn handler_goes_on_once_its_steps_are_committed() {
     handled(&mut window, 0);
     called(&mut window, 0).steps = Some(Steps { steps: vec![step.clone()], written_ms: None });
     assert!(called(&mut window, 0).has_steps_due() && !called(&mut window, 0).is_ready());
-    let commit = |window: &mut Window| window.committed(&policy(), NOW, &mut |_| 0).handlers;
+    let commit = |window: &mut Window| window.on_commit(&policy(), NOW, &mut |_| 0).handlers;
     // A transaction without the steps releases nothing.
     assert_eq!(commit(&mut window), []);
     called(&mut window, 0).steps.as_mut().unwrap().written_ms = Some(9);
@@ -400,7 +400,7 @@ fn release_is_due_once_unless_its_transaction_is_aborted() {
     let mut window = window(&[], 0..1);
     handled(&mut window, 0);
     let event = Event::Withdrawn { attempt: 1 };
-    called(&mut window, 0).happen(&policy(), event, NOW, &mut |_| 0);
+    called(&mut window, 0).apply_event(&policy(), event, NOW, &mut |_| 0);
     let due = |window: &Window| Portion::Releases.due(window).count();
     assert_eq!(
         (due(&window), Portion::All.due(&window).count()),
@@ -420,7 +420,7 @@ fn release_is_due_once_unless_its_transaction_is_aborted() {
 fn command_sees_open_identities_and_records_still_to_come() {
     let mut window = window(&[(6, 8)], 0..4);
     assert!(!window.is_open(&[1]), "nothing is judged yet");
-    let to_come = |window: &Window| (0..10).filter(|offset| window.is_to_come(*offset)).collect::<Vec<_>>();
+    let to_come = |window: &Window| (0..10).filter(|offset| window.will_judge(*offset)).collect::<Vec<_>>();
     assert_eq!(to_come(&window), [0, 1, 2, 3, 4, 5, 8, 9], "a former owner has settled two");
     write(&mut window, &[1]);
     assert!(window.is_open(&[1]) && !window.is_open(&[2]));
@@ -431,7 +431,7 @@ fn command_sees_open_identities_and_records_still_to_come() {
     // The task stops before a record, and a command settles it.
     let stops = |window: &mut Window| window.slot_mut(0).stage = SlotStage::Stops("in doubt".to_owned());
     stops(&mut window);
-    assert!(!window.is_open(&[1]) && !window.is_to_come(0));
+    assert!(!window.is_open(&[1]) && !window.will_judge(0));
     window.judge_again(&[2]);
     assert!(matches!(window.slot(0).stage, SlotStage::Stops(_)), "the record has another identity");
     window.is_touched = false;

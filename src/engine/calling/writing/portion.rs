@@ -32,8 +32,8 @@ impl Portion {
 
     /// The slots of this window that are due and have their turn.
     pub fn due(self, window: &Window) -> impl Iterator<Item = &Slot> {
-        let reach = window.reach_of_order();
-        let has_turn = move |at: usize, slot: &Slot| !slot.is_to_be_settled() || at <= reach;
+        let last_in_order = window.last_in_order();
+        let has_turn = move |at: usize, slot: &Slot| !slot.is_to_be_settled() || at <= last_in_order;
         let is_due = move |(at, slot): &(usize, &Slot)| self.is_due(slot) && has_turn(*at, slot);
         window.slots().enumerate().filter(is_due).map(|(_, slot)| slot)
     }

@@ -12,16 +12,17 @@ use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
 
 impl<C: Cluster> Pen<'_, '_, C> {
+    /// Writes the reservation that a call waits for.
     pub(super) fn reserve(&mut self, record: &Record<'_>, key: &[u8], called: &mut Called) -> Result<(), Failure> {
         let journal = Arc::clone(&called.journal);
         let first_at_ms = self.put_reservation(record, key, called, (None, journal.as_journal()))?;
-        self.written(called, first_at_ms);
+        self.on_written(called, first_at_ms);
         Ok(())
     }
 
     /// Leaves a reservation for a call in doubt that was sent under a grant, and before whose record the task stops:
     /// without one, a command would find nothing to settle.
-    pub(super) fn leave_reserved(&mut self, record: &Record<'_>, key: &[u8], called: &Called) -> Result<(), Failure> {
+    pub(super) fn reserve_in_doubt(&mut self, record: &Record<'_>, key: &[u8], called: &Called) -> Result<(), Failure> {
         let former = self.remembered(key)?;
         let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
         let is_known = former.is_some_and(|former| former.under_way.is_some());
@@ -45,12 +46,12 @@ impl<C: Cluster> Pen<'_, '_, C> {
     ) -> Result<i64, Failure> {
         let former = self.remembered(key)?;
         let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
-        let place = self.place(record);
+        let place = self.place_of(record);
         let (mut settled, mut under_way) = (None, None);
         if let Some(former) = former {
             (settled, under_way) = (former.settled, former.under_way);
         }
-        // A handler that goes on with another record's work has taken over its journal.
+        // A handler that goes on with another record's work has taken over the journal of that record.
         let is_other = |other: &UnderWay<'_>| other.place != place && called.journal.is_empty();
         if let Some(other) = under_way.filter(is_other) {
             let UnderWay { entry, place, first_at_ms, fingerprint, journal, .. } = other;
@@ -60,7 +61,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
                 false => (How::InDoubt, Some(ResultRef::Reason(OVERTAKEN))),
             };
             settled = Some(Settled { entry, how, place: Some(place), fingerprint, result });
-            self.overtaken(record, &other);
+            self.report_overtaken(record, &other);
         }
         let first_at_ms = first_at_ms.or(called.call.first_at_ms()).unwrap_or(self.now.wall_ms);
         let entry = called.kept.entry.clone().expect("a record that calls has an entry");
@@ -78,7 +79,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         };
         let settled = settled.filter(|_| !sabotage::is_on(Sabotage::ReservationOverSettlement));
         if !sabotage::is_on(Sabotage::ReservationNotWritten) {
-            self.put(key, Remembered { settled, under_way: Some(reservation) });
+            self.put_remembered(key, Remembered { settled, under_way: Some(reservation) });
         }
         // The entry names its scope by number, so the scope is written with it.
         called.kept.start(&mut self.outlet.share.position.progress);
@@ -86,7 +87,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
     }
 
     /// Reports work that stays unfinished: some of its steps are done, and a newer record takes its place.
-    pub(super) fn overtaken(&mut self, record: &Record<'_>, other: &UnderWay<'_>) {
+    pub(super) fn report_overtaken(&mut self, record: &Record<'_>, other: &UnderWay<'_>) {
         if !other.journal.is_empty() {
             self.outlet.added.settled.in_doubt += 1;
             let (offset, newer, steps) = (other.place.offset, record.offset, other.journal.len());
@@ -96,7 +97,12 @@ impl<C: Cluster> Pen<'_, '_, C> {
 
     /// Leaves a handler's reservation to the next owner, with its next step not begun. Returns whether there is
     /// anything to leave.
-    pub(super) fn leave(&mut self, record: &Record<'_>, key: &[u8], called: &Called) -> Result<bool, Failure> {
+    pub(super) fn leave_reservation(
+        &mut self,
+        record: &Record<'_>,
+        key: &[u8],
+        called: &Called,
+    ) -> Result<bool, Failure> {
         let journal = without_mark(called.journal.as_journal());
         if journal.is_empty() {
             return Ok(false);
@@ -106,17 +112,22 @@ impl<C: Cluster> Pen<'_, '_, C> {
         let written = Remembered::decode(&written).expect("just written");
         let under_way =
             written.under_way.map(|under_way| UnderWay { was_sent: false, may_have_acted: false, ..under_way });
-        self.put(key, Remembered { under_way, ..written });
+        self.put_remembered(key, Remembered { under_way, ..written });
         Ok(true)
     }
 
     /// Writes the outcomes of a handler's steps into the call's reservation. The handler goes on once that is
     /// committed.
-    pub(super) fn journal(&mut self, record: &Record<'_>, key: &[u8], called: &mut Called) -> Result<(), Failure> {
+    pub(super) fn write_journal(
+        &mut self,
+        record: &Record<'_>,
+        key: &[u8],
+        called: &mut Called,
+    ) -> Result<(), Failure> {
         let now_ms = self.now.wall_ms;
-        let Some(told) = &called.steps else { return Ok(()) };
+        let Some(reported) = &called.steps else { return Ok(()) };
         let mut journal = (*called.journal).clone();
-        for step in &told.steps {
+        for step in &reported.steps {
             assert!(journal.push(step.as_step()), "a handler reports no more steps than fit into the journal");
         }
         self.put_reservation(record, key, called, (Some(now_ms), journal.as_journal()))?;
@@ -125,27 +136,27 @@ impl<C: Cluster> Pen<'_, '_, C> {
     }
 
     /// Removes this record's reservation, since nothing has happened. Everything else stays.
-    pub(super) fn forget(&mut self, key: &[u8], former: Option<Remembered<'_>>, place: Place) {
+    pub(super) fn forget_reservation(&mut self, key: &[u8], former: Option<Remembered<'_>>, place: Place) {
         let Some(former) = former else { return };
         let under_way = former.under_way.filter(|reservation| reservation.place != place);
         if under_way != former.under_way {
-            self.put(key, Remembered { under_way, ..former });
+            self.put_remembered(key, Remembered { under_way, ..former });
         }
     }
 
     /// Takes back the reservation of a record whose call cannot have acted.
-    pub(super) fn release(&mut self, slot: &mut Slot) -> Result<(), Failure> {
+    pub(super) fn release_reservation(&mut self, slot: &mut Slot) -> Result<(), Failure> {
         let Some(key) = slot.key.as_deref() else { return Ok(()) };
         if let SlotStage::Called(called) = &mut slot.stage {
             called.is_released = true;
-            if self.leave(&slot.record.record(), key, called)? {
+            if self.leave_reservation(&slot.record.record(), key, called)? {
                 return Ok(());
             }
         }
         let former = self.remembered(key)?;
         let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
-        let place = self.place(&slot.record.record());
-        self.forget(key, former, place);
+        let place = self.place_of(&slot.record.record());
+        self.forget_reservation(key, former, place);
         Ok(())
     }
 }

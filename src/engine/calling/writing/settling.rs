@@ -5,27 +5,57 @@ use crate::cluster::Cluster;
 use crate::dedup::{Action, Reason, Verdict};
 use crate::effect::call::{Kept, Outcome};
 use crate::engine::calling::results::result_of;
-use crate::engine::calling::window::{Called, HeardLast};
+use crate::engine::calling::window::{Called, LastAnswer};
 use crate::engine::failure::Failure;
 use crate::format::{EntryRef, How, REASON_BYTES_MAX, Remembered, ResultRef, Settled, UnderWay};
 use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
+use crate::words::{agreeing, counted};
 
 impl<C: Cluster> Pen<'_, '_, C> {
     /// Why the task stops before a record with this outcome, if it does.
-    pub(super) fn stops(&self, record: &Record<'_>, called: &Called, outcome: Outcome) -> Option<String> {
-        (self.action(outcome) == Action::Fail).then(|| {
+    pub(super) fn reason_to_stop(&self, record: &Record<'_>, called: &Called, outcome: Outcome) -> Option<String> {
+        (self.action_for(outcome) == Action::Fail).then(|| {
             let Record { topic, partition, offset, .. } = record;
-            let (reason, key) = (reason_of(outcome), on(outcome));
+            let (reason, key) = (reason_of(outcome), key_of_action(outcome));
             format!(
                 "{topic}:{partition}:{offset} is {}: {}; the topology says `{key}: fail`",
                 reason.as_str(),
-                said(called, outcome)
+                self.describe(called, outcome)
             )
         })
     }
 
-    fn action(&self, outcome: Outcome) -> Action {
+    /// A call's outcome in words, without anything from the body.
+    fn describe(&self, called: &Called, outcome: Outcome) -> String {
+        let answer = match &called.last_answer {
+            None => {
+                let why = match self.terms.policy.key {
+                    Some(_) => "the call's key is no longer honoured",
+                    None => "the provider honours no keys",
+                };
+                format!("a former owner or an earlier attempt may have made the call, and {why}")
+            }
+            Some(LastAnswer { status: Some(status), message: None, .. }) => format!("the provider answered {status}"),
+            Some(LastAnswer { status: Some(status), message: Some(message), .. }) => {
+                format!("the provider answered {status}: {message}")
+            }
+            Some(LastAnswer { status: None, message, .. }) => {
+                message.clone().unwrap_or_else(|| "the provider did not answer".to_owned())
+            }
+        };
+        match outcome {
+            Outcome::InDoubt => format!("it is not known whether it took effect: {answer}"),
+            Outcome::Unavailable => {
+                let attempts = called.call.attempts();
+                let have = agreeing(attempts, "has", "have");
+                format!("{} {have} failed: {answer}", counted(attempts, "attempt"))
+            }
+            Outcome::Done | Outcome::Rejected | Outcome::Conflict => answer,
+        }
+    }
+
+    fn action_for(&self, outcome: Outcome) -> Action {
         use crate::effect::call::{OnInDoubt, OnUnavailable};
         match outcome {
             Outcome::Done => Action::Forward,
@@ -43,25 +73,25 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    /// Settles a call.
+    /// Settles a call. `kafka_refusal`: Kafka's message, if it has refused the settlement before.
     pub(super) fn settle(
         &mut self,
         record: &Record<'_>,
         key: &[u8],
         called: &Called,
         outcome: Outcome,
-        refused: Option<&str>,
+        kafka_refusal: Option<&str>,
     ) -> Result<(), Failure> {
-        let is_refusal = called.heard.as_ref().and_then(|heard| heard.status).is_some_and(|status| status / 100 == 4);
+        let is_4xx = called.last_answer.as_ref().and_then(|heard| heard.status).is_some_and(|status| status / 100 == 4);
         let outcome = match outcome {
-            Outcome::InDoubt if is_refusal && sabotage::is_on(Sabotage::RejectedAfterAll) => Outcome::Rejected,
+            Outcome::InDoubt if is_4xx && sabotage::is_on(Sabotage::RejectedAfterAll) => Outcome::Rejected,
             outcome => outcome,
         };
         let reason = reason_of(outcome);
-        let message = said(called, outcome);
-        match self.action(outcome) {
-            Action::DeadLetter => self.letter(record, called, reason, &message)?,
-            Action::Forward => self.result(record, called, refused)?,
+        let message = self.describe(called, outcome);
+        match self.action_for(outcome) {
+            Action::DeadLetter => self.dead_letter(record, called, reason, &message)?,
+            Action::Forward => self.write_result(record, called, kafka_refusal)?,
             Action::Drop | Action::Fail => {}
         }
         let former = self.remembered(key)?;
@@ -69,45 +99,55 @@ impl<C: Cluster> Pen<'_, '_, C> {
         let entry = called.kept.entry.as_deref().expect("a record that calls has an entry");
         let entry = EntryRef::decode(entry).expect("just written");
         let how = how_of(called, outcome);
-        // The outcomes of a handler's steps stay with its reservation: a duplicate goes on from there.
         let may_have_acted = called.call.may_have_acted() && !sabotage::is_on(Sabotage::LeftAlthoughActed);
-        let stays = outcome == Outcome::Unavailable
+        // The outcomes of a handler's steps stay with its reservation: a duplicate goes on from there.
+        let keeps_journal = outcome == Outcome::Unavailable
             && !called.journal.is_empty()
-            && !sabotage::is_on(Sabotage::GivenUpLosesJournal)
-            && (may_have_acted || self.leave(record, key, called)?);
+            && !sabotage::is_on(Sabotage::GivenUpLosesJournal);
+        let stays_reserved = match keeps_journal && !may_have_acted {
+            true => self.leave_reservation(record, key, called)?,
+            false => keeps_journal,
+        };
         let message = bounded(&message);
         match how {
-            _ if stays => {}
+            _ if stays_reserved => {}
             Some(how) => {
-                let is_other = |other: &UnderWay<'_>| other.place != self.place(record) && called.journal.is_empty();
+                let is_other = |other: &UnderWay<'_>| other.place != self.place_of(record) && called.journal.is_empty();
                 if let Some(other) = former.and_then(|former| former.under_way).filter(is_other) {
-                    self.overtaken(record, &other);
+                    self.report_overtaken(record, &other);
                 }
-                let place = Some(self.place(record));
+                let place = Some(self.place_of(record));
                 let fingerprint = Some(called.asks.fingerprint().to_bytes());
                 let result = if how == How::Done { result_of(called) } else { Some(ResultRef::Reason(message)) };
-                self.put(
+                self.put_remembered(
                     key,
                     Remembered { settled: Some(Settled { entry, how, place, fingerprint, result }), under_way: None },
                 );
-                self.note(record, &called.kept);
+                self.note_progress(record, &called.kept);
             }
-            None => self.forget(key, former, self.place(record)),
+            None => self.forget_reservation(key, former, self.place_of(record)),
         }
         match outcome {
             Outcome::Done => {
-                self.settled(record, Verdict::Forwarded, called.evaluation.decision.reason);
+                self.count_settled(record, Verdict::Forwarded, called.evaluation.decision.reason);
                 self.outlet.added.settled.done += 1;
             }
-            _ => self.settled(record, Verdict::Invalid, reason),
+            _ => self.count_settled(record, Verdict::Invalid, reason),
         }
         Ok(())
     }
 
-    fn letter(&mut self, record: &Record<'_>, called: &Called, reason: Reason, message: &str) -> Result<(), Failure> {
+    /// Makes the record of a call a dead letter.
+    fn dead_letter(
+        &mut self,
+        record: &Record<'_>,
+        called: &Called,
+        reason: Reason,
+        message: &str,
+    ) -> Result<(), Failure> {
         // All attempts, not only those that count towards giving up.
         let attempts = called.call.attempt().max(called.call.attempts()).to_string();
-        let status = called.heard.as_ref().and_then(|heard| heard.status).map(|status| status.to_string());
+        let status = called.last_answer.as_ref().and_then(|heard| heard.status).map(|status| status.to_string());
         let mut more: Vec<(&str, &str)> = vec![("attempts", &attempts)];
         more.extend(called.asks.key().map(|key| ("key", key.as_str())));
         more.extend(status.as_deref().map(|status| ("status", status)));
@@ -138,34 +178,13 @@ fn reason_of(outcome: Outcome) -> Reason {
 }
 
 /// The topology's key that says what to do with this outcome.
-fn on(outcome: Outcome) -> &'static str {
+fn key_of_action(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Done => "on_done",
         Outcome::Rejected => "on_rejected",
         Outcome::Conflict => "on_conflict",
         Outcome::InDoubt => "on_in_doubt",
         Outcome::Unavailable => "on_unavailable",
-    }
-}
-
-/// A call's outcome in words, without anything from the body.
-fn said(called: &Called, outcome: Outcome) -> String {
-    let heard = match &called.heard {
-        None => {
-            "a former owner or an earlier attempt may have made the call, and its key is no longer honoured".to_owned()
-        }
-        Some(HeardLast { status: Some(status), message: None, .. }) => format!("the provider answered {status}"),
-        Some(HeardLast { status: Some(status), message: Some(message), .. }) => {
-            format!("the provider answered {status}: {message}")
-        }
-        Some(HeardLast { status: None, message, .. }) => {
-            message.clone().unwrap_or_else(|| "the provider did not answer".to_owned())
-        }
-    };
-    match outcome {
-        Outcome::InDoubt => format!("it is not known whether it took effect: {heard}"),
-        Outcome::Unavailable => format!("{} attempts have failed: {heard}", called.call.attempts()),
-        Outcome::Done | Outcome::Rejected | Outcome::Conflict => heard,
     }
 }
 
