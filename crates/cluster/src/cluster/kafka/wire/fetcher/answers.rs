@@ -15,19 +15,19 @@ use super::super::messages::fetch::{Partition, Response, Session};
 use super::super::mistakes::{self, Mistake};
 use super::super::records::{self, Aborted, AbortedTransaction};
 use super::chunk::{Chunk, Heads};
-use super::node::{Grips, Underway};
-use super::slot::Said;
+use super::node::{Targets, Underway};
+use super::slot::Reported;
 use super::{ALONE_AFTER, Fetcher, Phase, Trouble};
 
 /// How long leaders must keep saying that they lack an offset before they are believed.
 const RANGE_WAIT: Duration = Duration::from_millis(500);
 
 /// The fetch that a response is for.
-struct Told {
+struct SentFetch {
     node: i32,
     /// `None` if the request was outside the session.
     session: Option<Session>,
-    /// The offset that was probed, if the request asked for that and not for the wanted one.
+    /// The offset that was probed, if the request was for that offset instead of the wanted one.
     probed: Option<i64>,
     asked_at: Instant,
 }
@@ -37,7 +37,7 @@ fn base_offset(records: &[u8]) -> Option<i64> {
     records.first_chunk().map(|bytes| i64::from_be_bytes(*bytes))
 }
 
-/// A partition's part of a response, to be kept.
+/// A partition's part of a response, to be buffered.
 struct Part {
     id: u32,
     range: Range<usize>,
@@ -47,7 +47,7 @@ struct Part {
 
 impl Fetcher {
     /// Handles an event.
-    pub(super) fn heed(&mut self, event: Event, brokers: &mut Brokers, now: Instant) {
+    pub(super) fn handle(&mut self, event: Event, brokers: &mut Brokers, now: Instant) {
         let (id, body) = match event {
             Event::Answered { id, version, body } => (id, Some((version, body))),
             Event::Failed { id, .. } => (id, None),
@@ -55,31 +55,32 @@ impl Fetcher {
         let Some(underway) = self.underway.remove(&id) else { return };
         match (underway, body) {
             (Underway::Epochs { node, asked }, body) => {
-                self.free(node, |node| node.is_asked = false);
-                let read = body.and_then(|(version, body)| self.heed_epochs(&asked, version, &body, brokers, now));
+                self.with_node(node, |node| node.has_epoch_request = false);
+                let read = body.and_then(|(version, body)| self.handle_epochs(&asked, version, &body, brokers, now));
                 if read.is_none() {
                     self.retry_epochs(&asked, now);
                     self.doubt_all(node, brokers, now);
                 }
             }
             (Underway::Fetch { node, session, asked_at }, body) => {
-                self.free(node, |node| node.fetching_since = None);
-                let grips = self.nodes.get_mut(&node).map(|node| std::mem::take(&mut node.grips)).unwrap_or_default();
-                let told = Told { node, session: Some(session), probed: None, asked_at };
-                let read = body.map(|(_, body)| self.heed_fetch(told, &grips, body, brokers, now));
-                // The session goes on with what it held, unless it was lost.
+                self.with_node(node, |node| node.fetching_since = None);
+                let targets =
+                    self.nodes.get_mut(&node).map(|node| std::mem::take(&mut node.targets)).unwrap_or_default();
+                let sent = SentFetch { node, session: Some(session), probed: None, asked_at };
+                let read = body.map(|(_, body)| self.handle_fetch(sent, &targets, body, brokers, now));
+                // A session that goes on still holds what was requested before.
                 match read {
-                    Some(true) => self.free(node, |node| node.grips = grips),
+                    Some(true) => self.with_node(node, |node| node.targets = targets),
                     Some(false) => {}
                     None => self.fail_node(node, brokers, now),
                 }
             }
-            (Underway::Alone { node, grips, probed, asked_at }, body) => {
-                self.free(node, |node| node.fetching_since = None);
+            (Underway::Alone { node, targets, probed, asked_at }, body) => {
+                self.with_node(node, |node| node.fetching_since = None);
                 match body {
                     Some((_, body)) => {
-                        let told = Told { node, session: None, probed, asked_at };
-                        self.heed_fetch(told, &grips, body, brokers, now);
+                        let sent = SentFetch { node, session: None, probed, asked_at };
+                        self.handle_fetch(sent, &targets, body, brokers, now);
                     }
                     None => self.fail_node(node, brokers, now),
                 }
@@ -87,7 +88,7 @@ impl Fetcher {
         }
     }
 
-    fn free(&mut self, node: i32, change: impl FnOnce(&mut super::Node)) {
+    fn with_node(&mut self, node: i32, change: impl FnOnce(&mut super::Node)) {
         if let Some(node) = self.nodes.get_mut(&node) {
             change(node);
         }
@@ -96,49 +97,56 @@ impl Fetcher {
     /// A fetch has failed: it is unknown how far the broker's session got, and whether the broker is still there.
     fn fail_node(&mut self, id: i32, brokers: &mut Brokers, now: Instant) {
         let settings = Arc::clone(&self.settings);
-        self.free(id, |node| node.fail(&settings, now));
+        self.with_node(id, |node| node.fail(&settings, now));
         self.doubt_all(id, brokers, now);
     }
 
-    /// Handles a response to a fetch of `grips`. Returns whether the session goes on.
-    fn heed_fetch(&mut self, told: Told, grips: &Grips, body: Body, brokers: &mut Brokers, now: Instant) -> bool {
-        let Told { node, session, probed, asked_at } = told;
+    /// Handles a response to a fetch of `targets`. Returns whether the session goes on.
+    fn handle_fetch(
+        &mut self,
+        sent: SentFetch,
+        targets: &Targets,
+        body: Body,
+        brokers: &mut Brokers,
+        now: Instant,
+    ) -> bool {
+        let SentFetch { node, session, probed, asked_at } = sent;
         let Ok(response) = Response::read(body.as_slice()) else {
             self.fail_node(node, brokers, now);
             return false;
         };
-        if !self.heed_session(node, session, &response, brokers, now) {
+        if !self.handle_session(node, session, &response, brokers, now) {
             return false;
         }
-        self.free(node, |node| node.heard = Some(now));
-        // Only in an empty response was each partition free to use all of the request's bytes, or to return a larger
-        // first batch.
+        self.with_node(node, |node| node.last_response_at = Some(now));
+        // Only a response without any records shows that a partition has none to return: in any other, the records of
+        // other partitions may have used up the request's bytes.
         let is_empty = response.partitions().all(|partition| partition.records.is_empty());
-        let empty_since = is_empty.then_some(asked_at);
+        let empty_asked_at = is_empty.then_some(asked_at);
         let mut parts = Vec::new();
         let mut named = BTreeSet::new();
         for partition in response.partitions() {
             let Some(id) = self.slot_of(partition.topic, partition.partition) else { continue };
-            if self.counts(id, grips) && named.insert(id) {
-                parts.extend(self.heed_partition(id, &partition, (probed, empty_since), brokers, now));
+            if self.is_current(id, targets) && named.insert(id) {
+                parts.extend(self.handle_partition(id, &partition, (probed, empty_asked_at), brokers, now));
             }
         }
         // A partition that a session's empty response does not name is requested alone at once. If it was already
         // requested alone it waits, so that requests are never repeated without a pause.
         let alone_at = if is_empty && session.is_some() { now } else { now + ALONE_AFTER };
-        self.note_unnamed(grips, &named, alone_at);
-        self.keep(parts, body, brokers);
+        self.note_unnamed(targets, &named, alone_at);
+        self.buffer(parts, body, brokers);
         true
     }
 
-    /// Whether `grips` asked for what is wanted from a partition now.
-    fn counts(&self, id: u32, grips: &Grips) -> bool {
+    /// Whether `targets` asked for what is wanted from a partition now.
+    fn is_current(&self, id: u32, targets: &Targets) -> bool {
         let Some(slot) = self.slots.get(&id).filter(|slot| slot.phase == Phase::Reading) else { return false };
-        slot.is_wanted_by(grips.get(&id)) || mistakes::is_on(Mistake::ResponseMatchedWrongly)
+        slot.is_wanted_by(targets.get(&id)) || mistakes::is_on(Mistake::ResponseMatchedWrongly)
     }
 
     /// Handles what the response says about the session. Returns whether the session goes on.
-    fn heed_session(
+    fn handle_session(
         &mut self,
         id: i32,
         session: Option<Session>,
@@ -163,9 +171,8 @@ impl Fetcher {
             node.succeed();
             return true;
         };
-        let is_other = session.epoch > 0 && response.session_id != 0 && response.session_id != session.id;
-        if is_other {
-            // The response belongs to another session.
+        let is_other_session = session.epoch > 0 && response.session_id != 0 && response.session_id != session.id;
+        if is_other_session {
             node.lose_session(&settings, now);
             return false;
         }
@@ -174,57 +181,57 @@ impl Fetcher {
         true
     }
 
-    /// Handles a partition's part of a response, and returns the batches to keep. `probed`: the offset that was probed;
-    /// `empty_since`: when the response was requested, if it has no records at all.
-    fn heed_partition(
+    /// Handles a partition's part of a response, and returns the batches to buffer. `probed`: the offset that was
+    /// probed; `empty_asked_at`: when the request was sent, if the response has no records of any partition.
+    fn handle_partition(
         &mut self,
         id: u32,
         partition: &Partition<'_>,
-        (probed, empty_since): (Option<i64>, Option<Instant>),
+        (probed, empty_asked_at): (Option<i64>, Option<Instant>),
         brokers: &mut Brokers,
         now: Instant,
     ) -> Option<Part> {
         if partition.error != 0 {
-            self.refuse(id, partition.error, brokers, now);
+            self.handle_refusal(id, partition.error, brokers, now);
             return None;
         }
         if partition.preferred_replica >= 0 && partition.records.is_empty() {
             // The leader wants another replica to be read (KIP-392) although no rack was named, as a custom
-            // `replica.selector.class` may: its empty answer does not mean that there are no records.
-            self.refuse(id, REPLICA_NOT_AVAILABLE, brokers, now);
+            // `replica.selector.class` may request: that the response is empty does not mean that there are no records.
+            self.handle_refusal(id, REPLICA_NOT_AVAILABLE, brokers, now);
             return None;
         }
         let slot = self.slots.get_mut(&id)?;
         slot.succeed();
         let (high, stable) = (partition.high_watermark, partition.last_stable_offset);
-        slot.said = Some(Said { high, stable, start: partition.log_start_offset });
-        // If the wanted offset was itself probed, any records are the wanted ones.
+        slot.reported = Some(Reported { high, stable, start: partition.log_start_offset });
+        // If the wanted offset was itself probed, the records returned are the wanted ones.
         let probed = probed.filter(|offset| partition.records.is_empty() || *offset > slot.next);
-        let has_nothing = |offset| base_offset(partition.records).is_some_and(|base| base > offset);
-        if partition.records.is_empty() || probed.is_some_and(has_nothing) {
+        let begins_after = |offset| base_offset(partition.records).is_some_and(|base| base > offset);
+        if partition.records.is_empty() || probed.is_some_and(begins_after) {
             let is_believed = probed.is_some() || mistakes::is_on(Mistake::EmptinessBelieved);
-            match empty_since.or(is_believed.then_some(now)) {
-                Some(asked_at) => slot.note_hollow(probed, asked_at, now),
+            match empty_asked_at.or(is_believed.then_some(now)) {
+                Some(asked_at) => slot.note_gap(probed, asked_at, now),
                 None => slot.note_left_out(now + ALONE_AFTER),
             }
-            if slot.has_some() && !std::mem::replace(&mut slot.is_ready, true) {
+            if slot.can_hand_on() && !std::mem::replace(&mut slot.is_ready, true) {
                 self.ready.push_back(id);
             }
             return None;
         }
         if probed.is_some() {
-            slot.contradict(&self.settings, now);
+            slot.note_record_in_gap(&self.settings, now);
             return None;
         }
         let heads = Heads::read(partition.records, slot.next);
         if heads.next.is_none() {
-            self.heed_useless(id, &heads, now);
+            self.handle_unusable(id, &heads, now);
             return None;
         }
         if let Some(error) = heads.error {
-            // The batches before it are kept; then it is fetched again.
+            // The batches before the unreadable one are buffered; then that one is fetched again.
             let offset = heads.next.map_or(slot.next, |(next, _)| next);
-            slot.spoil(offset, error, &self.settings, now);
+            slot.note_unreadable(offset, error, &self.settings, now);
         }
         let bytes = if mistakes::is_on(Mistake::StartedBatchTaken) { partition.records.len() } else { heads.bytes };
         let range = partition.records_at..partition.records_at + bytes;
@@ -232,11 +239,11 @@ impl Fetcher {
     }
 
     /// A response has no usable batch: its first one is cut off, cannot be read, or ends before the wanted offset.
-    fn heed_useless(&mut self, id: u32, heads: &Heads, now: Instant) {
+    fn handle_unusable(&mut self, id: u32, heads: &Heads, now: Instant) {
         let Some(slot) = self.slots.get_mut(&id) else { return };
         let offset = slot.next;
         match (heads.error, heads.started_bytes) {
-            (Some(error), _) => slot.spoil(offset, error, &self.settings, now),
+            (Some(error), _) => slot.note_unreadable(offset, error, &self.settings, now),
             // A broker from before KIP-74, or a proxy, does not return a large batch whole.
             (None, Some(bytes)) => {
                 let doubled = slot.bytes_max.saturating_mul(2);
@@ -253,20 +260,21 @@ impl Fetcher {
     }
 
     /// A request for a partition was refused with this error code.
-    pub(super) fn refuse(&mut self, id: u32, code: i16, brokers: &mut Brokers, now: Instant) {
+    pub(super) fn handle_refusal(&mut self, id: u32, code: i16, brokers: &mut Brokers, now: Instant) {
         let Some(slot) = self.slots.get_mut(&id) else { return };
         let offset = slot.next;
         match code {
             CORRUPT_MESSAGE => {
-                let what = records::Error::Damaged("the broker cannot read it");
-                slot.spoil(offset, what, &self.settings, now);
+                let error = records::Error::Damaged("the broker cannot read the batch");
+                slot.note_unreadable(offset, error, &self.settings, now);
             }
             TOPIC_AUTHORIZATION_FAILED => {
                 slot.fail(Trouble::Denied);
                 brokers.doubt(&slot.name.topic, slot.name.partition, slot.leader, now);
             }
-            // Probably temporary: the leader was replaced, has not noticed yet and lacks the offset; or another broker
-            // leads the partition; or this one does not know yet that it does, or has trouble of its own.
+            // Probably temporary: this broker was replaced as the leader, has not noticed and lacks the offset; or it
+            // knows that another broker leads the partition; or it does not know yet that it leads the partition
+            // itself; or it has trouble of its own.
             code => {
                 slot.back_off(code, &self.settings, now);
                 let since = slot.refused.map_or(now, |(since, _)| since);
@@ -281,11 +289,11 @@ impl Fetcher {
         }
     }
 
-    /// A session's response names only partitions that have changed. One that is not named, although it may have
-    /// records, is requested alone at `alone_at`.
-    fn note_unnamed(&mut self, grips: &Grips, named: &BTreeSet<u32>, alone_at: Instant) {
-        for id in grips.keys().filter(|id| !named.contains(id)) {
-            if self.counts(*id, grips)
+    /// Requests each partition alone at `alone_at` that the response does not name although it may have records: a
+    /// session's response names only partitions that have changed.
+    fn note_unnamed(&mut self, targets: &Targets, named: &BTreeSet<u32>, alone_at: Instant) {
+        for id in targets.keys().filter(|id| !named.contains(id)) {
+            if self.is_current(*id, targets)
                 && let Some(slot) = self.slots.get_mut(id)
             {
                 slot.note_left_out(alone_at);
@@ -293,8 +301,8 @@ impl Fetcher {
         }
     }
 
-    /// Keeps a response for as long as any of its parts.
-    fn keep(&mut self, parts: Vec<Part>, body: Body, brokers: &mut Brokers) {
+    /// Buffers these parts of a response, and returns its memory to the connections if there are none.
+    fn buffer(&mut self, parts: Vec<Part>, body: Body, brokers: &mut Brokers) {
         if parts.is_empty() {
             brokers.recycle(body.into_buffer());
             return;

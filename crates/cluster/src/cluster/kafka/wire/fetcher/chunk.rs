@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::super::connection::Body;
 use super::super::mistakes::{self, Mistake};
 use super::super::records::{self, Aborted, Batch, Batches, Codec, Rejected, Unpack, Unpacked};
-use super::fetched::{Fetched, Held, place_in};
+use super::fetched::{Fetched, HeldBytes, place_in};
 
 /// The bytes of the responses that were not completely handed on.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// The bytes of all of them.
+    /// The bytes of all these responses.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -75,8 +75,8 @@ impl Heads {
                 }
                 Err(error) => {
                     // No checksum covers a base offset: the wrong one may be that of the batch before.
-                    let right = if error == records::Error::OUT_OF_ORDER { before } else { heads };
-                    return Self { error: Some(error), ..right };
+                    let readable = if error == records::Error::OUT_OF_ORDER { before } else { heads };
+                    return Self { error: Some(error), ..readable };
                 }
             }
         }
@@ -103,7 +103,7 @@ pub(super) struct Chunk {
     /// The part of the body with the batches that were not passed yet.
     pub range: Range<usize>,
     pub aborted: Aborted,
-    /// The partition's next offset after it.
+    /// The partition's next offset after the chunk.
     pub end: i64,
     /// The epoch of what is before `end`.
     pub end_epoch: Option<i32>,
@@ -114,7 +114,7 @@ pub(super) struct Chunk {
 /// A batch that is being handed on.
 #[derive(Debug)]
 pub(super) struct Open {
-    held: Held,
+    held: HeldBytes,
     /// The part of `held` with the records that were not handed on yet, and how many there are.
     rest: Range<usize>,
     left: usize,
@@ -143,7 +143,7 @@ pub(super) enum Halt {
 }
 
 /// How records are handed on.
-pub(super) struct Handing<'a> {
+pub(super) struct Handover<'a> {
     pub records_max: usize,
     pub checks: bool,
     pub unpack: &'a mut dyn Unpack,
@@ -153,49 +153,54 @@ pub(super) struct Handing<'a> {
 }
 
 impl Chunk {
-    /// Hands on the records that are left; `cursor` moves along.
-    pub fn hand_on(&mut self, cursor: &mut Cursor, handing: &mut Handing<'_>) -> Result<(), Halt> {
+    /// Hands on the records that are left, and moves `cursor` past them.
+    pub fn hand_on(&mut self, cursor: &mut Cursor, handover: &mut Handover<'_>) -> Result<(), Halt> {
         let body = Arc::clone(&self.body);
         loop {
-            if handing.into.len() >= handing.records_max {
+            if handover.into.len() >= handover.records_max {
                 return Err(Halt::Full);
             }
             let rest = body.as_slice().get(self.range.clone()).unwrap_or_default();
             let Some(batch) = Batches::new(rest).next() else {
-                as_whole(rest).into_iter().for_each(|whole| hand_on_started(whole, cursor, handing));
+                as_whole(rest).into_iter().for_each(|whole| hand_on_started(whole, cursor, handover));
                 break;
             };
             let batch = batch.map_err(Halt::Damaged)?;
             let from = cursor.position;
-            let ended = self.hand_on_batch(&batch, cursor, handing);
-            if ended.is_ok() {
+            let handed_on = self.hand_on_batch(&batch, cursor, handover);
+            if handed_on.is_ok() {
                 cursor.position = cursor.position.max(batch.last_offset.saturating_add(1));
                 self.range.start += batch.bytes().len();
             }
             if cursor.position > from {
                 cursor.epoch = Some(batch.leader_epoch).filter(|epoch| *epoch >= 0);
-                handing.into.pass(handing.partition, from..cursor.position, batch.leader_epoch);
+                handover.into.pass(handover.partition, from..cursor.position, batch.leader_epoch);
             }
-            ended?;
+            handed_on?;
         }
         if self.end > cursor.position {
             let epoch = self.end_epoch.unwrap_or(-1);
-            handing.into.pass(handing.partition, cursor.position..self.end, epoch);
+            handover.into.pass(handover.partition, cursor.position..self.end, epoch);
             *cursor = Cursor { position: self.end, epoch: self.end_epoch };
         }
         Ok(())
     }
 
-    fn hand_on_batch(&mut self, batch: &Batch<'_>, cursor: &mut Cursor, handing: &mut Handing<'_>) -> Result<(), Halt> {
+    fn hand_on_batch(
+        &mut self,
+        batch: &Batch<'_>,
+        cursor: &mut Cursor,
+        handover: &mut Handover<'_>,
+    ) -> Result<(), Halt> {
         if self.open.is_none() {
-            self.open = self.open(batch, cursor.position, handing)?;
+            self.open = self.open(batch, cursor.position, handover)?;
         }
         let Some(open) = &mut self.open else { return Ok(()) };
-        handing.into.add_chunk(handing.partition, batch.leader_epoch, open.held.clone());
+        handover.into.add_batch_part(handover.partition, batch.leader_epoch, open.held.clone());
         let bytes = open.held.as_slice();
         let rest = bytes.get(open.rest.clone()).unwrap_or_default();
         for record in batch.records_from(rest, open.left, open.next_offset) {
-            if handing.into.len() >= handing.records_max {
+            if handover.into.len() >= handover.records_max {
                 return Err(Halt::Full);
             }
             let record = record.map_err(Halt::Damaged)?;
@@ -203,7 +208,7 @@ impl Chunk {
             open.left = open.left.saturating_sub(1);
             open.next_offset = record.offset.saturating_add(1);
             if record.offset >= cursor.position {
-                handing.into.add(bytes, &record);
+                handover.into.add(bytes, &record);
                 cursor.position = record.offset.saturating_add(1);
             }
         }
@@ -213,8 +218,8 @@ impl Chunk {
 
     /// Opens the first batch. `None` if none of it is for readers, or all of it is below the position; its effect on
     /// transactions counts even then.
-    fn open(&mut self, batch: &Batch<'_>, position: i64, handing: &mut Handing<'_>) -> Result<Option<Open>, Halt> {
-        if handing.checks {
+    fn open(&mut self, batch: &Batch<'_>, position: i64, handover: &mut Handover<'_>) -> Result<Option<Open>, Halt> {
+        if handover.checks {
             batch.check().map_err(Halt::Damaged)?;
         }
         let mut is_admitted = self.aborted.admits(batch).map_err(Halt::Damaged)?;
@@ -227,16 +232,16 @@ impl Chunk {
         let (held, rest) = match batch.codec().map_err(Halt::Damaged)? {
             Codec::None => {
                 let at = place_in(self.body.as_slice(), batch.payload());
-                (Held::Response(Arc::clone(&self.body)), at..at + batch.payload().len())
+                (HeldBytes::Response(Arc::clone(&self.body)), at..at + batch.payload().len())
             }
             codec => {
-                let unpacked = handing.unpack.unpack(codec, batch.payload()).map_err(|rejected| match rejected {
+                let unpacked = handover.unpack.unpack(codec, batch.payload()).map_err(|rejected| match rejected {
                     Rejected::TooLarge => Halt::TooLarge,
                     Rejected::NoRoom => Halt::NoRoom,
                     Rejected::Damaged => Halt::Damaged(records::Error::Damaged("it cannot be unpacked")),
                 })?;
                 let rest = 0..unpacked.len();
-                (Held::Unpacked(Arc::new(unpacked)), rest)
+                (HeldBytes::Unpacked(Arc::new(unpacked)), rest)
             }
         };
         // Places of records have 32 bits.
@@ -260,13 +265,13 @@ fn as_whole(started: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// A deliberate mistake: hands on a batch that was cut off.
-fn hand_on_started(whole: Vec<u8>, cursor: &mut Cursor, handing: &mut Handing<'_>) {
-    let held = Held::Unpacked(Arc::new(Unpacked::new(whole)));
+fn hand_on_started(whole: Vec<u8>, cursor: &mut Cursor, handover: &mut Handover<'_>) {
+    let held = HeldBytes::Unpacked(Arc::new(Unpacked::new(whole)));
     let Some(Ok(batch)) = Batches::new(held.as_slice()).next() else { return };
-    handing.into.add_chunk(handing.partition, batch.leader_epoch, held.clone());
+    handover.into.add_batch_part(handover.partition, batch.leader_epoch, held.clone());
     for record in batch.records(batch.payload()).map_while(Result::ok) {
         if record.offset >= cursor.position {
-            handing.into.add(held.as_slice(), &record);
+            handover.into.add(held.as_slice(), &record);
         }
     }
     cursor.position = cursor.position.max(batch.last_offset + 1);

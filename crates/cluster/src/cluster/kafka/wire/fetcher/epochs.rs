@@ -1,8 +1,8 @@
 //! Whether a partition still holds what was read from it (KIP-320): its leader is asked where the epoch of the record
-//! before the offset ends. If that is before the offset, the partition has lost its newest records.
+//! before the offset ends. If that epoch ends before the offset, the partition has lost its newest records.
 //!
-//! It is asked at a start, and whenever the leader or its epoch changes: within one epoch, a leader loses nothing. If
-//! the broker does not offer the request, nothing is compared.
+//! The leader is asked at a start, and whenever the leader or its epoch changes: within one epoch, a leader loses
+//! nothing. If the broker does not offer the request, nothing is compared.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -33,13 +33,13 @@ const CONSUMER: i32 = -1;
 /// The refusal code noted when a leader does not know an epoch or does not answer (Kafka has no such code).
 const UNKNOWN: i16 = 0;
 
-/// What was requested: for each slot its turn, its offset and the epoch of the record before.
-pub(super) type Asked = BTreeMap<u32, (u64, i64, i32)>;
+/// What was asked: for each slot its turn, its offset and the epoch of the record before that offset.
+pub(super) type AskedEpochs = BTreeMap<u32, (u64, i64, i32)>;
 
 impl Fetcher {
     /// Asks a broker for the ends of these partitions' epochs, unless such a request is under way.
     pub(super) fn ask_epochs(&mut self, id: i32, unchecked: &[u32], brokers: &mut Brokers, now: Instant) {
-        let Some(node) = self.nodes.get_mut(&id).filter(|node| !node.is_asked) else { return };
+        let Some(node) = self.nodes.get_mut(&id).filter(|node| !node.has_epoch_request) else { return };
         let Some(versions) = brokers.ready(id, Use::Control, now) else {
             self.note_unready(id, brokers, now);
             return;
@@ -52,7 +52,7 @@ impl Fetcher {
             self.wake_at(now);
             return;
         };
-        let mut asked = Asked::new();
+        let mut asked = AskedEpochs::new();
         let mut request = OffsetForLeaderEpochRequest::default().with_replica_id(BrokerId(CONSUMER));
         for id in unchecked {
             let Some(slot) = self.slots.get(id) else { continue };
@@ -74,15 +74,15 @@ impl Fetcher {
             self.retry_epochs(&asked, now);
             return;
         }
-        node.is_asked = true;
+        node.has_epoch_request = true;
         node.unready_since = None;
         let request = Request { api_key: API_KEY, version, body: bytes.to_vec().into() };
         let request_id = brokers.send(id, Use::Control, request, self.settings.request_timeout, now);
         self.underway.insert(request_id, Underway::Epochs { node: id, asked });
     }
 
-    /// The request has failed; it is sent again after a back-off.
-    pub(super) fn retry_epochs(&mut self, asked: &Asked, now: Instant) {
+    /// Asks again about these partitions' epochs after a back-off.
+    pub(super) fn retry_epochs(&mut self, asked: &AskedEpochs, now: Instant) {
         for (id, (turn, ..)) in asked {
             if let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.turn == *turn) {
                 slot.back_off(UNKNOWN, &self.settings, now);
@@ -91,36 +91,36 @@ impl Fetcher {
     }
 
     /// Handles the response; `None` if it cannot be read.
-    pub(super) fn heed_epochs(
+    pub(super) fn handle_epochs(
         &mut self,
-        asked: &Asked,
+        asked: &AskedEpochs,
         version: i16,
         body: &Body,
         brokers: &mut Brokers,
         now: Instant,
     ) -> Option<()> {
-        let answers = read_answers(body.as_slice(), version >= FLEXIBLE_FROM)?;
+        let ends = read_epoch_ends(body.as_slice(), version >= FLEXIBLE_FROM)?;
         let mut unanswered = asked.clone();
-        for answer in answers {
-            let Some(id) = self.slot_of(answer.topic, answer.partition) else { continue };
+        for end in ends {
+            let Some(id) = self.slot_of(end.topic, end.partition) else { continue };
             let Some((turn, offset, epoch)) = unanswered.remove(&id) else { continue };
-            let cut_turn = self.next_turn();
+            let new_turn = self.next_turn();
             let Some(slot) = self.slots.get_mut(&id) else { continue };
             // The answer is stale if another turn has begun; within a turn nothing is fetched before this check.
             if (slot.turn, slot.next, slot.phase) != (turn, offset, Phase::Reading) {
                 continue;
             }
-            if answer.error_code != 0 {
-                self.refuse(id, answer.error_code, brokers, now);
-            } else if answer.leader_epoch < 0 || answer.end_offset < 0 {
+            if end.error_code != 0 {
+                self.handle_refusal(id, end.error_code, brokers, now);
+            } else if end.leader_epoch < 0 || end.end_offset < 0 {
                 let since = *slot.unknown_since.get_or_insert(now);
                 slot.back_off(UNKNOWN, &self.settings, now);
                 if now.duration_since(since) >= self.settings.unknown_epoch_wait {
                     slot.fail(Trouble::UnknownEpoch { offset, epoch });
                 }
                 brokers.doubt(&slot.name.topic, slot.name.partition, slot.leader, now);
-            } else if answer.end_offset < offset {
-                slot.cut(answer.end_offset, cut_turn, &mut self.buffers);
+            } else if end.end_offset < offset {
+                slot.note_log_end(end.end_offset, new_turn, &mut self.buffers);
             } else {
                 slot.is_checked = true;
                 slot.unknown_since = None;
@@ -132,7 +132,7 @@ impl Fetcher {
     }
 }
 
-/// What a leader says about a partition.
+/// Where a partition's epoch ends, as its leader says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct EpochEnd<'a> {
     topic: &'a str,
@@ -140,27 +140,27 @@ struct EpochEnd<'a> {
     error_code: i16,
     /// The newest epoch up to the requested one, -1 if there is none.
     leader_epoch: i32,
-    /// Where it ends, -1 if that is not known.
+    /// Where that epoch ends, -1 if that is not known.
     end_offset: i64,
 }
 
 /// Reads a response's body; `None` if it is malformed. The crate kafka-protocol would allocate as much as a count
 /// claims, without checking it first.
-fn read_answers(body: &[u8], is_flexible: bool) -> Option<Vec<EpochEnd<'_>>> {
-    let (mut fields, mut answers) = (Fields::new(body, is_flexible), Vec::new());
+fn read_epoch_ends(body: &[u8], is_flexible: bool) -> Option<Vec<EpochEnd<'_>>> {
+    let (mut fields, mut ends) = (Fields::new(body, is_flexible), Vec::new());
     let _throttled_ms = fields.reader.i32()?;
     for _ in 0..fields.count(TOPIC_BYTES_MIN)? {
         let topic = fields.text()?;
         for _ in 0..fields.count(PARTITION_BYTES_MIN)? {
             let (error_code, partition) = (fields.reader.i16()?, fields.reader.i32()?);
             let (leader_epoch, end_offset) = (fields.reader.i32()?, fields.reader.i64()?);
-            answers.push(EpochEnd { topic, partition, error_code, leader_epoch, end_offset });
+            ends.push(EpochEnd { topic, partition, error_code, leader_epoch, end_offset });
             fields.skip_tags()?;
         }
         fields.skip_tags()?;
     }
     fields.skip_tags()?;
-    Some(answers)
+    Some(ends)
 }
 
 #[cfg(test)]
@@ -197,9 +197,9 @@ mod tests {
             let (mut bytes, is_flexible) = (Vec::new(), version >= FLEXIBLE_FROM);
             response.encode(&mut bytes, version).unwrap();
             let expected = vec![read("a", 0, 0, 3, 17), read("a", 4, 76, -1, -1), read("b", 1, 0, 9, 1 << 40)];
-            assert_eq!(read_answers(&bytes, is_flexible), Some(expected));
+            assert_eq!(read_epoch_ends(&bytes, is_flexible), Some(expected));
             for cut in 0..bytes.len() {
-                assert_eq!(read_answers(&bytes[..cut], is_flexible), None, "version {version}, cut at {cut}");
+                assert_eq!(read_epoch_ends(&bytes[..cut], is_flexible), None, "version {version}, cut at {cut}");
             }
         }
     }
@@ -208,8 +208,8 @@ mod tests {
     fn impossible_topic_count_is_malformed() {
         let mut bytes = vec![0; 4];
         bytes.extend(i32::MAX.to_be_bytes());
-        assert_eq!(read_answers(&bytes, false), None);
+        assert_eq!(read_epoch_ends(&bytes, false), None);
         let claimed = [0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f];
-        assert_eq!(read_answers(&claimed, true), None);
+        assert_eq!(read_epoch_ends(&claimed, true), None);
     }
 }

@@ -10,14 +10,14 @@ use crate::record::TopicPartition;
 
 /// Bytes that records are borrowed from.
 #[derive(Clone, Debug)]
-pub(super) enum Held {
+pub(super) enum HeldBytes {
     /// A response.
     Response(Arc<Body>),
     /// An unpacked batch of a response.
     Unpacked(Arc<Unpacked>),
 }
 
-impl Held {
+impl HeldBytes {
     pub fn as_slice(&self) -> &[u8] {
         match self {
             Self::Response(body) => body.as_slice(),
@@ -28,16 +28,16 @@ impl Held {
 
 /// Consecutive records of one batch.
 #[derive(Debug)]
-struct Chunk {
+struct BatchPart {
     partition: u32,
     leader_epoch: i32,
-    held: Held,
+    held: HeldBytes,
 }
 
-/// Where a record is: starts and lengths, counted from the beginning of its chunk's bytes.
+/// Where a record is: starts and lengths, counted from the beginning of its batch part's bytes.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    chunk: u32,
+    batch_part: u32,
     offset: i64,
     timestamp: i64,
     key: (u32, u32),
@@ -59,7 +59,7 @@ pub struct Passed {
     pub first: i64,
     /// The offset after the last.
     pub next: i64,
-    /// The epoch of the leader that wrote them, -1 if it is not known.
+    /// The epoch of the leader that wrote there, -1 if it is not known.
     pub leader_epoch: i32,
 }
 
@@ -67,7 +67,7 @@ pub struct Passed {
 #[derive(Debug, Default)]
 pub struct Fetched {
     partitions: Vec<TopicPartition>,
-    chunks: Vec<Chunk>,
+    batch_parts: Vec<BatchPart>,
     places: Vec<Place>,
     passed: Vec<Passed>,
     /// Whether any record has headers.
@@ -102,22 +102,22 @@ impl Fetched {
 
     /// Which of [`Fetched::partitions`] a record is from.
     pub fn source(&self, index: usize) -> Option<usize> {
-        Some(self.chunk(index)?.partition as usize)
+        Some(self.batch_part(index)?.partition as usize)
     }
 
     /// The epoch of the leader that wrote a record.
     pub fn leader_epoch(&self, index: usize) -> Option<i32> {
-        Some(self.chunk(index)?.leader_epoch)
+        Some(self.batch_part(index)?.leader_epoch)
     }
 
-    fn chunk(&self, index: usize) -> Option<&Chunk> {
-        self.chunks.get(self.places.get(index)?.chunk as usize)
+    fn batch_part(&self, index: usize) -> Option<&BatchPart> {
+        self.batch_parts.get(self.places.get(index)?.batch_part as usize)
     }
 
     /// A record, borrowed from its response.
     pub fn record(&self, index: usize) -> Option<RawRecord<'_>> {
         let place = self.places.get(index)?;
-        let bytes = self.chunks.get(place.chunk as usize)?.held.as_slice();
+        let bytes = self.batch_parts.get(place.batch_part as usize)?.held.as_slice();
         let cut = |(at, len): (u32, u32)| bytes.get(at as usize..at as usize + len as usize);
         let part = |(at, len): (u32, u32)| if len == NULL { Some(None) } else { Some(Some(cut((at, len))?)) };
         let tail = cut(place.tail)?;
@@ -145,8 +145,8 @@ impl Fetched {
 
     /// Releases everything. Buffers that nobody else holds go to `spare`.
     pub(super) fn release(&mut self, spare: &mut Vec<Vec<u8>>) {
-        for chunk in self.chunks.drain(..) {
-            if let Held::Response(body) = chunk.held
+        for part in self.batch_parts.drain(..) {
+            if let HeldBytes::Response(body) = part.held
                 && let Ok(body) = Arc::try_unwrap(body)
             {
                 spare.push(body.into_buffer());
@@ -164,18 +164,18 @@ impl Fetched {
         self.partitions.len() - 1
     }
 
-    /// Adds the bytes that hold the records added next.
-    pub(super) fn add_chunk(&mut self, partition: usize, leader_epoch: i32, held: Held) {
-        self.chunks.push(Chunk { partition: partition as u32, leader_epoch, held });
+    /// Adds a part of a batch: `held` are the bytes of the records that are added next.
+    pub(super) fn add_batch_part(&mut self, partition: usize, leader_epoch: i32, held: HeldBytes) {
+        self.batch_parts.push(BatchPart { partition: partition as u32, leader_epoch, held });
     }
 
-    /// Adds a record of the last chunk. `bytes`: all bytes of that chunk, less than 4 GiB.
+    /// Adds a record of the last batch part. `bytes`: all bytes of that part, less than 4 GiB.
     pub(super) fn add(&mut self, bytes: &[u8], record: &RawRecord<'_>) {
         let place = |part: &[u8]| (place_in(bytes, part) as u32, part.len() as u32);
         let part = |part: Option<&[u8]>| part.map_or((0, NULL), place);
         self.has_headers |= record.header_count > 0;
         self.places.push(Place {
-            chunk: self.chunks.len() as u32 - 1,
+            batch_part: self.batch_parts.len() as u32 - 1,
             offset: record.offset,
             timestamp: record.timestamp,
             key: part(record.key),

@@ -89,8 +89,8 @@ pub struct Fetcher {
     /// Topics that may no longer be read, and that [`Brokers`] has not been asked to forget yet.
     unwanted: Vec<Arc<str>>,
     spare: Vec<Vec<u8>>,
-    /// Whether something has changed since [`Fetcher::ask`] last ran.
-    is_stirred: bool,
+    /// Whether something has changed since [`Fetcher::send_requests`] last ran.
+    has_changed: bool,
     /// When a request may be due even if nothing happens before.
     wakes_at: Option<Instant>,
     /// Whether a leader is unknown or a broker is not ready.
@@ -114,7 +114,7 @@ impl Fetcher {
             unwatched: Vec::new(),
             unwanted: Vec::new(),
             spare: Vec::new(),
-            is_stirred: false,
+            has_changed: false,
             wakes_at: None,
             is_waiting: false,
         }
@@ -128,7 +128,7 @@ impl Fetcher {
         if let Some(slot) = self.slots.get_mut(&id) {
             slot.start(turn, offset, epoch_before, &mut self.buffers);
         }
-        self.is_stirred = true;
+        self.has_changed = true;
     }
 
     /// Stops reading `partition` until it is started again. Drops what was fetched from it and not handed on.
@@ -137,14 +137,14 @@ impl Fetcher {
         if let Some(slot) = self.slot_id(partition).and_then(|id| self.slots.get_mut(&id)) {
             slot.pause(turn, &mut self.buffers);
         }
-        self.is_stirred = true;
+        self.has_changed = true;
     }
 
     /// Forgets `partition`.
     pub fn remove(&mut self, partition: &TopicPartition) {
         let Some(id) = self.slot_id(partition) else { return };
         if let Some(mut slot) = self.slots.remove(&id) {
-            slot.drop_pieces(&mut self.buffers);
+            slot.drop_chunks(&mut self.buffers);
         }
         if let Some(numbers) = self.names.get_mut(&partition.topic) {
             numbers.remove(&partition.partition);
@@ -153,9 +153,9 @@ impl Fetcher {
                 self.unwanted.push(Arc::clone(&partition.topic));
             }
         }
-        self.order.retain(|of| *of != id);
-        self.ready.retain(|of| *of != id);
-        self.is_stirred = true;
+        self.order.retain(|other| *other != id);
+        self.ready.retain(|other| *other != id);
+        self.has_changed = true;
     }
 
     fn add(&mut self, partition: &TopicPartition) -> u32 {
@@ -167,7 +167,7 @@ impl Fetcher {
         self.names.entry(Arc::clone(&partition.topic)).or_default().insert(partition.partition, id);
         self.slots.insert(id, Slot::new(partition.clone(), self.settings.partition_max_bytes));
         let slots = &self.slots;
-        let place = self.order.partition_point(|of| slots.get(of).is_some_and(|slot| slot.name < *partition));
+        let place = self.order.partition_point(|other| slots.get(other).is_some_and(|slot| slot.name < *partition));
         self.order.insert(place, id);
         id
     }
@@ -199,14 +199,14 @@ impl Fetcher {
             brokers.watch(&std::mem::take(&mut self.unwatched));
         }
         while let Some(event) = brokers.next_event() {
-            self.heed(event, brokers, now);
-            self.is_stirred = true;
+            self.handle(event, brokers, now);
+            self.has_changed = true;
         }
         self.spare.drain(..).for_each(|buffer| brokers.recycle(buffer));
         let is_due = self.wakes_at.is_some_and(|at| at <= now);
-        if self.is_stirred || self.is_waiting || is_due {
-            self.is_stirred = false;
-            self.ask(brokers, now);
+        if self.has_changed || self.is_waiting || is_due {
+            self.has_changed = false;
+            self.send_requests(brokers, now);
         }
     }
 
@@ -225,12 +225,12 @@ impl Fetcher {
             let turn = self.next_turn();
             let Some(slot) = self.slots.get_mut(&id) else { continue };
             slot.hand_on(records_max, unpack, into, &mut self.buffers, &self.settings, turn, now);
-            slot.is_ready = slot.has_some();
+            slot.is_ready = slot.can_hand_on();
             if slot.is_ready {
                 self.ready.push_back(id);
             }
             // Buffer space may be free again for what could not be fetched.
-            self.is_stirred = true;
+            self.has_changed = true;
             if into.len() >= records_max {
                 break;
             }
@@ -262,36 +262,37 @@ impl Fetcher {
     /// Whether records that are known to exist are on their way: a leader has said that more follow, and they were
     /// requested no longer ago than a broker takes to return what it has.
     pub fn has_more(&self, now: Instant) -> bool {
-        let is_asked = |id: &u32, slot: &Slot, leader: Leader| {
+        let is_requested = |id: &u32, slot: &Slot, leader: Leader| {
             self.nodes.get(&leader.node).is_some_and(|node| {
                 let is_recent = |since| now.saturating_duration_since(since) < MORE_WITHIN;
-                node.fetching_since.is_some_and(is_recent) && slot.is_wanted_by(node.grips.get(id))
+                node.fetching_since.is_some_and(is_recent) && slot.is_wanted_by(node.targets.get(id))
             })
         };
-        let comes =
-            |(id, slot): (&u32, &Slot)| slot.has_more() && slot.leader.is_some_and(|leader| is_asked(id, slot, leader));
-        self.slots.iter().any(comes)
+        let is_coming = |(id, slot): (&u32, &Slot)| {
+            slot.has_more() && slot.leader.is_some_and(|leader| is_requested(id, slot, leader))
+        };
+        self.slots.iter().any(is_coming)
     }
 
     /// A partition's high watermark, as last reported.
     pub fn high_watermark(&self, partition: &TopicPartition) -> Option<i64> {
-        self.slot(partition)?.said.map(|said| said.high)
+        self.slot(partition)?.reported.map(|reported| reported.high)
     }
 
     /// When the broker whose session the partition is in last answered; `None` while it is in no session.
     pub fn heard(&self, partition: &TopicPartition) -> Option<Instant> {
         let id = self.names.get(&partition.topic)?.get(&partition.partition)?;
-        self.nodes.values().find(|node| node.grips.contains_key(id)).and_then(|node| node.heard)
+        self.nodes.values().find(|node| node.targets.contains_key(id)).and_then(|node| node.last_response_at)
     }
 
     /// The offset up to which a partition can be read at read_committed, as last reported.
     pub fn last_stable_offset(&self, partition: &TopicPartition) -> Option<i64> {
-        self.slot(partition)?.said.map(|said| said.stable)
+        self.slot(partition)?.reported.map(|reported| reported.stable)
     }
 
     /// The first offset that a partition keeps, as last reported.
     pub fn log_start_offset(&self, partition: &TopicPartition) -> Option<i64> {
-        self.slot(partition)?.said.map(|said| said.start)
+        self.slot(partition)?.reported.map(|reported| reported.start)
     }
 
     /// The error code that refuses a partition's requests, and since when; `None` once a request has succeeded.

@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use super::super::messages::fetch::Session;
 use super::FetchSettings;
+use super::epochs::AskedEpochs;
 use crate::record::TopicPartition;
 
-/// What was requested for a partition.
+/// What a fetch requests of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Grip {
+pub(super) struct Target {
     pub name: TopicPartition,
     /// The partition's turn.
     pub turn: u64,
@@ -18,16 +19,16 @@ pub(super) struct Grip {
     pub bytes_max: i32,
 }
 
-impl Grip {
-    /// Whether both request the same from the broker.
-    pub fn asks_same(&self, other: &Self) -> bool {
-        let asked = |grip: &Self| (grip.offset, grip.leader_epoch, grip.bytes_max);
-        asked(self) == asked(other)
+impl Target {
+    /// Whether a broker sees no difference between these: it knows no turns.
+    pub fn is_same_to_broker(&self, other: &Self) -> bool {
+        let seen = |target: &Self| (target.offset, target.leader_epoch, target.bytes_max);
+        seen(self) == seen(other)
     }
 }
 
-/// What was requested, by slot.
-pub(super) type Grips = BTreeMap<u32, Grip>;
+/// The targets of a fetch, by slot.
+pub(super) type Targets = BTreeMap<u32, Target>;
 
 /// A request that is under way.
 #[derive(Debug)]
@@ -35,9 +36,9 @@ pub(super) enum Underway {
     /// A fetch in the broker's session.
     Fetch { node: i32, session: Session, asked_at: Instant },
     /// A fetch of one partition, outside the session, from the wanted offset or from a probed one.
-    Alone { node: i32, grips: Grips, probed: Option<i64>, asked_at: Instant },
-    /// A request for the ends of epochs: for each slot its turn, its offset and the epoch of the record before.
-    Epochs { node: i32, asked: BTreeMap<u32, (u64, i64, i32)> },
+    Alone { node: i32, targets: Targets, probed: Option<i64>, asked_at: Instant },
+    /// A request for the ends of epochs.
+    Epochs { node: i32, asked: AskedEpochs },
 }
 
 /// A broker.
@@ -46,16 +47,16 @@ pub(super) struct Node {
     /// The session of the next request.
     pub session: Session,
     /// What the broker's session holds, as far as it is known.
-    pub grips: Grips,
+    pub targets: Targets,
     /// Since when a fetch has been under way.
     pub fetching_since: Option<Instant>,
     /// Whether a request for the ends of epochs is under way.
-    pub is_asked: bool,
+    pub has_epoch_request: bool,
     /// When the next fetch may be sent.
-    pub until: Option<Instant>,
+    pub retry_at: Option<Instant>,
     failures: u32,
-    /// When its last response to a fetch came.
-    pub heard: Option<Instant>,
+    /// When the last response to a fetch arrived.
+    pub last_response_at: Option<Instant>,
     /// Since when there has been no connection to it, or when its partitions' leaders were last doubted because of
     /// that.
     pub unready_since: Option<Instant>,
@@ -67,12 +68,12 @@ impl Node {
     pub fn new() -> Self {
         Self {
             session: Session::OPEN,
-            grips: Grips::new(),
+            targets: Targets::new(),
             fetching_since: None,
-            is_asked: false,
-            until: None,
+            has_epoch_request: false,
+            retry_at: None,
             failures: 0,
-            heard: None,
+            last_response_at: None,
             unready_since: None,
             requests: 0,
         }
@@ -81,9 +82,9 @@ impl Node {
     /// A request has failed: the broker may or may not have advanced the session, so it is reopened.
     pub fn fail(&mut self, settings: &FetchSettings, now: Instant) {
         self.session = self.session.reopen();
-        self.grips.clear();
+        self.targets.clear();
         self.failures = self.failures.saturating_add(1);
-        self.until = Some(now + settings.backoff_after(self.failures));
+        self.retry_at = Some(now + settings.backoff_after(self.failures));
     }
 
     /// The broker does not have the session: it is reopened, at once unless that has just been tried.
@@ -91,12 +92,12 @@ impl Node {
         let again = self.failures > 0;
         self.fail(settings, now);
         if !again {
-            self.until = None;
+            self.retry_at = None;
         }
     }
 
     /// A request has succeeded.
     pub fn succeed(&mut self) {
-        (self.failures, self.until) = (0, None);
+        (self.failures, self.retry_at) = (0, None);
     }
 }

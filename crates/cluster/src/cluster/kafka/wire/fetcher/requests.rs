@@ -8,7 +8,7 @@ use super::super::code::{TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION}
 use super::super::connection::Request;
 use super::super::messages::fetch::{self, Limits, Session, Wanted};
 use super::super::mistakes::{self, Mistake};
-use super::node::{Grip, Grips, Node, Underway};
+use super::node::{Node, Target, Targets, Underway};
 use super::slot::Slot;
 use super::{Fetcher, Phase, Trouble};
 
@@ -29,7 +29,7 @@ enum Wish {
 
 impl Fetcher {
     /// Sends all requests that are due.
-    pub(super) fn ask(&mut self, brokers: &mut Brokers, now: Instant) {
+    pub(super) fn send_requests(&mut self, brokers: &mut Brokers, now: Instant) {
         (self.is_waiting, self.wakes_at) = (false, None);
         let mut wishes: BTreeMap<i32, Vec<(u32, Wish)>> = BTreeMap::new();
         let reading = self.slots.values().filter(|slot| slot.phase == Phase::Reading).count();
@@ -43,15 +43,15 @@ impl Fetcher {
         self.order = order;
         for (node, wishes) in wishes {
             self.nodes.entry(node).or_insert_with(Node::new);
-            let of = |wish| wishes.iter().filter(move |(_, of)| *of == wish).map(|(id, _)| *id);
-            let unchecked: Vec<u32> = of(Wish::Check).collect();
+            let with = |wish| wishes.iter().filter(move |(_, other)| *other == wish).map(|(id, _)| *id);
+            let unchecked: Vec<u32> = with(Wish::Check).collect();
             if !unchecked.is_empty() {
                 self.ask_epochs(node, &unchecked, brokers, now);
             }
             // Includes partitions that are to be requested alone.
-            let wanted: Vec<u32> = wishes.iter().filter(|(_, of)| *of != Wish::Check).map(|(id, _)| *id).collect();
+            let wanted: Vec<u32> = wishes.iter().filter(|(_, wish)| *wish != Wish::Check).map(|(id, _)| *id).collect();
             if !wanted.is_empty() {
-                let alone = of(Wish::Alone).next();
+                let alone = with(Wish::Alone).next();
                 self.fetch(node, wanted, alone, brokers, now);
             }
         }
@@ -68,8 +68,8 @@ impl Fetcher {
         let turn = self.next_turn();
         let slot = self.slots.get_mut(&id)?;
         if !slot.is_due(now) {
-            let until = slot.until.filter(|_| slot.phase == Phase::Reading);
-            until.into_iter().for_each(|until| self.wake_at(until));
+            let retry_at = slot.retry_at.filter(|_| slot.phase == Phase::Reading);
+            retry_at.into_iter().for_each(|at| self.wake_at(at));
             return None;
         }
         let Some(leader) = brokers.leader(&slot.name.topic, slot.name.partition) else {
@@ -114,16 +114,16 @@ impl Fetcher {
             _ => {}
         }
         brokers.doubt(&slot.name.topic, slot.name.partition, None, now);
-        let until = slot.until;
-        until.into_iter().for_each(|until| self.wake_at(until));
+        let retry_at = slot.retry_at;
+        retry_at.into_iter().for_each(|at| self.wake_at(at));
     }
 
     /// Fetches `wanted` from a broker, unless a fetch is under way there. `alone`: the partition to request first, on
     /// its own.
     fn fetch(&mut self, id: i32, wanted: Vec<u32>, alone: Option<u32>, brokers: &mut Brokers, now: Instant) {
         let Some(node) = self.nodes.get_mut(&id).filter(|node| node.fetching_since.is_none()) else { return };
-        if let Some(until) = node.until.filter(|until| *until > now) {
-            self.wake_at(until);
+        if let Some(at) = node.retry_at.filter(|at| *at > now) {
+            self.wake_at(at);
             return;
         }
         let Some(versions) = brokers.ready(id, Use::Fetch, now) else {
@@ -148,28 +148,28 @@ impl Fetcher {
         self.underway.insert(request_id, underway);
     }
 
-    /// A request for one partition, outside the session: its response shows whether there are records.
+    /// Writes a request for one partition, outside the session: its response shows whether there are records.
     fn fetch_alone(&mut self, node: i32, id: u32, buffer: Vec<u8>, asked_at: Instant) -> (Underway, Vec<u8>, Duration) {
-        let mut grips = Grips::new();
+        let mut targets = Targets::new();
         let mut limits = self.limits();
         limits.max_wait_ms = 0;
         let slot = self.slots.get_mut(&id);
-        let grip = slot.and_then(|slot| {
+        let target = slot.and_then(|slot| {
             slot.alone_at = None;
-            grip(slot)
+            target(slot)
         });
-        limits.bytes_max = limits.bytes_max.max(grip.as_ref().map_or(0, |grip| grip.bytes_max));
+        limits.bytes_max = limits.bytes_max.max(target.as_ref().map_or(0, |target| target.bytes_max));
         let probed = self.slots.get(&id).and_then(Slot::probe);
         let mut request = fetch::Request::new(buffer, limits, Session::NONE);
-        if let Some(grip) = grip {
-            let offset = probed.unwrap_or(grip.offset);
-            request.want(&grip.name.topic, Wanted { offset, ..wanted(&grip) });
-            grips.insert(id, grip);
+        if let Some(target) = target {
+            let offset = probed.unwrap_or(target.offset);
+            request.want(&target.name.topic, Wanted { offset, ..wanted(&target) });
+            targets.insert(id, target);
         }
-        (Underway::Alone { node, grips, probed, asked_at }, request.finish(), Duration::ZERO)
+        (Underway::Alone { node, targets, probed, asked_at }, request.finish(), Duration::ZERO)
     }
 
-    /// The next request of a session: what has changed since the last one, or everything if it is the first.
+    /// Writes the next request of a session: what has changed since the last one, or everything if it is the first.
     fn fetch_in_session(
         &mut self,
         id: i32,
@@ -182,28 +182,28 @@ impl Fetcher {
         let node = nodes.entry(id).or_insert_with(Node::new);
         let is_first = node.session.epoch <= 0;
         if is_first {
-            node.grips.clear();
-            // Without a session the broker always begins with the first partition named: they take turns at that.
-            let turns = node.requests.checked_rem(ids.len()).unwrap_or(0);
-            ids.rotate_left(turns);
+            node.targets.clear();
+            // Without a session the broker always begins with the first partition named: they alternate.
+            let rotation = node.requests.checked_rem(ids.len()).unwrap_or(0);
+            ids.rotate_left(rotation);
         }
-        let held: BTreeMap<u32, Grip> = ids.iter().filter_map(|id| Some((*id, grip(slots.get(id)?)?))).collect();
-        limits.bytes_max = held.values().map(|grip| grip.bytes_max).max().unwrap_or(0).max(limits.bytes_max);
+        let targets: BTreeMap<u32, Target> = ids.iter().filter_map(|id| Some((*id, target(slots.get(id)?)?))).collect();
+        limits.bytes_max = targets.values().map(|target| target.bytes_max).max().unwrap_or(0).max(limits.bytes_max);
         let mut request = fetch::Request::new(buffer, limits, node.session);
         for id in &ids {
-            let Some(grip) = held.get(id) else { continue };
-            // Turns are internal to the fetcher: the broker need not be told about a new one.
-            if node.grips.get(id).is_none_or(|told| !told.asks_same(grip)) {
-                request.want(&grip.name.topic, wanted(grip));
+            let Some(target) = targets.get(id) else { continue };
+            // Turns are internal to the fetcher: the broker is not told of a new one.
+            if node.targets.get(id).is_none_or(|before| !before.is_same_to_broker(target)) {
+                request.want(&target.name.topic, wanted(target));
             }
         }
-        for grip in node.grips.iter().filter(|(id, _)| !held.contains_key(id)).map(|(_, grip)| grip) {
+        for target in node.targets.iter().filter(|(id, _)| !targets.contains_key(id)).map(|(_, target)| target) {
             // A partition that was removed and added again has another slot, but is the same to the broker.
-            if !held.values().any(|other| other.name == grip.name) {
-                request.forget(&grip.name.topic, grip.name.partition);
+            if !targets.values().any(|other| other.name == target.name) {
+                request.forget(&target.name.topic, target.name.partition);
             }
         }
-        node.grips = held;
+        node.targets = targets;
         (Underway::Fetch { node: id, session: node.session, asked_at }, request.finish(), settings.max_wait)
     }
 
@@ -223,7 +223,7 @@ impl Fetcher {
         }
     }
 
-    /// Asks again who leads this broker's partitions: another may by now.
+    /// Asks again who leads this broker's partitions: another broker may by now.
     pub(super) fn doubt_all(&mut self, node: i32, brokers: &mut Brokers, now: Instant) {
         for slot in self.slots.values().filter(|slot| slot.phase == Phase::Reading) {
             if slot.leader.is_some_and(|leader| leader.node == node) {
@@ -242,18 +242,18 @@ impl Fetcher {
     }
 }
 
-/// What to request for a partition now.
-fn grip(slot: &Slot) -> Option<Grip> {
+/// What to request of a partition now.
+fn target(slot: &Slot) -> Option<Target> {
     let leader_epoch = if mistakes::is_on(Mistake::LeaderEpochIgnored) { -1 } else { slot.leader?.epoch };
     let name = slot.name.clone();
-    Some(Grip { name, turn: slot.turn, offset: slot.next, leader_epoch, bytes_max: slot.bytes_max })
+    Some(Target { name, turn: slot.turn, offset: slot.next, leader_epoch, bytes_max: slot.bytes_max })
 }
 
-fn wanted(grip: &Grip) -> Wanted {
+fn wanted(target: &Target) -> Wanted {
     Wanted {
-        partition: grip.name.partition,
-        leader_epoch: grip.leader_epoch,
-        offset: grip.offset,
-        bytes_max: grip.bytes_max,
+        partition: target.name.partition,
+        leader_epoch: target.leader_epoch,
+        offset: target.offset,
+        bytes_max: target.bytes_max,
     }
 }

@@ -6,8 +6,8 @@ use super::super::brokers::Leader;
 use super::super::messages::fetch::Session;
 use super::super::records::{BatchBuilder, Codec, Error, Packer, SealAs};
 use super::chunk::{Buffers, Heads};
-use super::node::{Grip, Node};
-use super::slot::{Said, Slot};
+use super::node::{Node, Target};
+use super::slot::{Reported, Slot};
 use super::{CONFIRMED_AFTER, FetchSettings, Fetched, Fetcher};
 use crate::record::{Headers, TopicPartition};
 
@@ -77,18 +77,18 @@ proptest::proptest! {
 fn empty_response_says_nothing_about_offsets_beyond_its_last_stable_one() {
     let (mut slot, began) = (Slot::new(TopicPartition::new("t", 0), 1_000), Instant::now());
     slot.begin(1, Some(Leader { node: 1, epoch: -1 }));
-    let say = |slot: &mut Slot, stable| slot.said = Some(Said { high: stable, stable, start: 0 });
+    let say = |slot: &mut Slot, stable| slot.reported = Some(Reported { high: stable, stable, start: 0 });
     say(&mut slot, 8);
-    slot.note_hollow(None, began, began);
+    slot.note_gap(None, began, began);
     let later = began + CONFIRMED_AFTER;
-    slot.note_hollow(None, later, later);
+    slot.note_gap(None, later, later);
     assert_eq!((slot.probe(), slot.next), (Some(7), 0));
     // A former leader is back, with fewer records.
     say(&mut slot, 5);
-    slot.note_hollow(Some(7), later, later);
+    slot.note_gap(Some(7), later, later);
     assert_eq!((slot.probe(), slot.next), (None, 0));
     say(&mut slot, 8);
-    slot.note_hollow(Some(7), later, later);
+    slot.note_gap(Some(7), later, later);
     assert_eq!((slot.probe(), slot.next), (None, 8));
 }
 
@@ -113,21 +113,21 @@ fn lost_session_is_reopened_at_once_but_only_the_first_time() {
     let mut node = Node::new();
     node.session = Session { id: 7, epoch: 3 };
     node.lose_session(&settings, now);
-    assert_eq!((node.session, node.until), (Session { id: 7, epoch: 0 }, None));
+    assert_eq!((node.session, node.retry_at), (Session { id: 7, epoch: 0 }, None));
     node.lose_session(&settings, now);
-    assert!(node.until > Some(now));
+    assert!(node.retry_at > Some(now));
     node.succeed();
-    assert_eq!(node.until, None);
+    assert_eq!(node.retry_at, None);
     node.fail(&settings, now);
-    assert_eq!(node.until, Some(now + settings.backoff));
+    assert_eq!(node.retry_at, Some(now + settings.backoff));
 }
 
 #[test]
-fn grips_that_differ_only_in_turn_request_the_same() {
-    let grip = Grip { name: TopicPartition::new("t", 0), turn: 1, offset: 5, leader_epoch: 2, bytes_max: 10 };
-    assert!(grip.asks_same(&Grip { turn: 2, ..grip.clone() }));
-    assert!(!grip.asks_same(&Grip { offset: 6, ..grip.clone() }));
-    assert!(!grip.asks_same(&Grip { leader_epoch: 3, ..grip.clone() }));
+fn targets_that_differ_only_in_turn_are_the_same_to_the_broker() {
+    let target = Target { name: TopicPartition::new("t", 0), turn: 1, offset: 5, leader_epoch: 2, bytes_max: 10 };
+    assert!(target.is_same_to_broker(&Target { turn: 2, ..target.clone() }));
+    assert!(!target.is_same_to_broker(&Target { offset: 6, ..target.clone() }));
+    assert!(!target.is_same_to_broker(&Target { leader_epoch: 3, ..target.clone() }));
 }
 
 #[test]
