@@ -32,7 +32,7 @@ pub use self::request::{Body, Request, Segment, Segments};
 pub(super) use self::throttle::duration as throttle;
 pub use self::versions::Versions;
 use super::brokers::{RequestId, Settings, TroubleKind};
-use super::login::{self, Dialogue, Login, Missing, Refused};
+use super::login::{self, Dialogue, Login, LoginError, Missing};
 use super::primitives::Reader;
 
 pub(super) mod fields;
@@ -76,8 +76,8 @@ impl Fault {
     }
 }
 
-impl From<Refused> for Fault {
-    fn from(Refused(reason): Refused) -> Self {
+impl From<LoginError> for Fault {
+    fn from(LoginError(reason): LoginError) -> Self {
         Self { kind: Some(TroubleKind::Login), reason }
     }
 }
@@ -375,7 +375,7 @@ impl Connection {
     }
 
     fn offered(&self, api_key: i16, versions: std::ops::RangeInclusive<i16>) -> Result<i16, Fault> {
-        let refused = || Refused("it offers no SASL login that this client supports".to_owned());
+        let refused = || LoginError("it offers no SASL login that this client supports".to_owned());
         Ok(self.versions.pick(api_key, versions).ok_or_else(refused)?)
     }
 

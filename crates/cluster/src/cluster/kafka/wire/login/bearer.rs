@@ -10,7 +10,7 @@
 //!
 //! **Failure**: the broker's challenge says why it refuses a token; the error that follows only ends the exchange.
 
-use super::refused::Refused;
+use super::refused::LoginError;
 use super::token::Token;
 
 /// Ends each part of the client's message, and is the whole answer to a refusal.
@@ -39,11 +39,11 @@ pub fn begin(token: &Token) -> Vec<u8> {
 
 impl Step {
     /// Takes the broker's message; returns the next step and message, or `None` once the login is complete.
-    pub fn next(self, message: &[u8]) -> Result<Option<(Self, Vec<u8>)>, Refused> {
+    pub fn next(self, message: &[u8]) -> Result<Option<(Self, Vec<u8>)>, LoginError> {
         match self {
             Self::Verdict if message.is_empty() => Ok(None),
             Self::Verdict => Ok(Some((Self::Refused(refusal(message)), vec![SEPARATOR as u8]))),
-            Self::Refused(why) => Err(Refused(why)),
+            Self::Refused(why) => Err(LoginError(why)),
         }
     }
 }

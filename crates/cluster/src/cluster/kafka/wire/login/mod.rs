@@ -6,13 +6,13 @@
 //! Names and passwords are sent as they are written, without SASLprep: Kafka's brokers and clients do the same.
 //!
 //! **Failure**: a broker's refusal, an invalid answer, or a missing proof that the broker knows the password is
-//! [`Refused`]. No error message holds a password or a token, not even if a broker sends it back.
+//! [`LoginError`]. No error message holds a password or a token, not even if a broker sends it back.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub use self::refused::Refused;
+pub use self::refused::LoginError;
 pub use self::token::{Missing, Token, Tokens, check_extension};
 use super::code::UNSUPPORTED_SASL_MECHANISM;
 use super::connection::fields::{Fields, put, put_bytes, put_no_tags};
@@ -141,12 +141,14 @@ impl Dialogue {
     ///
     /// # Errors
     /// The name or the password cannot be sent by this mechanism.
-    pub fn begin(login: &Login, nonce: [u8; NONCE_BYTES]) -> Result<(Self, Vec<u8>), Refused> {
+    pub fn begin(login: &Login, nonce: [u8; NONCE_BYTES]) -> Result<(Self, Vec<u8>), LoginError> {
         match login {
             Login::None => Ok((Self(Step::Done), Vec::new())),
             Login::Plain { user, password } => {
                 if [user, password].iter().any(|part| part.contains('\0')) {
-                    return Err(Refused("a user name or password for PLAIN must not contain a zero byte".to_owned()));
+                    return Err(LoginError(
+                        "a user name or password for PLAIN must not contain a zero byte".to_owned(),
+                    ));
                 }
                 Ok((Self(Step::Plain), ["", user, password].join("\0").into_bytes()))
             }
@@ -154,7 +156,7 @@ impl Dialogue {
                 let (step, token) = scram::begin(*sha512, user, &nonce);
                 Ok((Self(Step::Scram(step)), token))
             }
-            Login::OAuth(_) => Err(Refused("there is no token to log in with".to_owned())),
+            Login::OAuth(_) => Err(LoginError("there is no token to log in with".to_owned())),
             Login::Bearer(token) => Ok((Self(Step::Bearer(bearer::Step::Verdict)), bearer::begin(token))),
         }
     }
@@ -163,29 +165,29 @@ impl Dialogue {
     ///
     /// # Errors
     /// The broker refused, or did not prove that it knows the password.
-    pub fn next(&mut self, login: &Login, token: &[u8]) -> Result<Option<Vec<u8>>, Refused> {
+    pub fn next(&mut self, login: &Login, token: &[u8]) -> Result<Option<Vec<u8>>, LoginError> {
         match std::mem::replace(&mut self.0, Step::Done) {
             Step::Plain => Ok(None),
             Step::Scram(step) => {
-                let next = step.next(login.secret(), token).map_err(|Refused(why)| Refused(login.clean(&why)))?;
+                let next = step.next(login.secret(), token).map_err(|LoginError(why)| LoginError(login.clean(&why)))?;
                 let Some((step, token)) = next else { return Ok(None) };
                 self.0 = Step::Scram(step);
                 Ok(Some(token))
             }
             Step::Bearer(step) => {
-                let next = step.next(token).map_err(|Refused(why)| Refused(login.clean(&why)))?;
+                let next = step.next(token).map_err(|LoginError(why)| LoginError(login.clean(&why)))?;
                 let Some((step, token)) = next else { return Ok(None) };
                 self.0 = Step::Bearer(step);
                 Ok(Some(token))
             }
-            Step::Done => Err(Refused("the broker sent a message after the login was complete".to_owned())),
+            Step::Done => Err(LoginError("the broker sent a message after the login was complete".to_owned())),
         }
     }
 
     /// Why the login is refused: the reason that the broker gave before, or else this error.
-    pub fn refused(self, login: &Login, error: Refused) -> Refused {
+    pub fn refused(self, login: &Login, error: LoginError) -> LoginError {
         match self.0 {
-            Step::Bearer(bearer::Step::Refused(why)) => Refused(login.clean(&why)),
+            Step::Bearer(bearer::Step::Refused(why)) => LoginError(login.clean(&why)),
             _ => error,
         }
     }
@@ -202,22 +204,22 @@ pub fn handshake(mechanism: &str) -> Vec<u8> {
 ///
 /// # Errors
 /// The broker does not offer the mechanism, or the response is malformed.
-pub fn shaken(login: &Login, body: &[u8]) -> Result<(), Refused> {
+pub fn shaken(login: &Login, body: &[u8]) -> Result<(), LoginError> {
     let read = || {
         let mut fields = Fields::new(body, false);
         let error = fields.reader.i16()?;
         let offered = (0..fields.count(2)?).map(|_| fields.text()).collect::<Option<Vec<_>>>()?;
         Some((error, offered))
     };
-    let (error, offered) = read().ok_or_else(|| Refused("its answer to a login is malformed".to_owned()))?;
+    let (error, offered) = read().ok_or_else(|| LoginError("its answer to a login is malformed".to_owned()))?;
     let mechanism = login.mechanism().unwrap_or("none");
     match error {
         0 => Ok(()),
         UNSUPPORTED_SASL_MECHANISM => {
             let offered = login.clean(&offered.join(", "));
-            Err(Refused(format!("it does not support the login {mechanism}, only {offered}")))
+            Err(LoginError(format!("it does not support the login {mechanism}, only {offered}")))
         }
-        _ => Err(Refused(format!("it refuses the login {mechanism}: error {error}"))),
+        _ => Err(LoginError(format!("it refuses the login {mechanism}: error {error}"))),
     }
 }
 
@@ -234,7 +236,7 @@ pub fn authenticate(token: &[u8], version: i16) -> Vec<u8> {
 ///
 /// # Errors
 /// The broker refuses, or the response is malformed.
-pub fn authenticated<'a>(login: &Login, body: &'a [u8], version: i16) -> Result<(&'a [u8], u64), Refused> {
+pub fn authenticated<'a>(login: &Login, body: &'a [u8], version: i16) -> Result<(&'a [u8], u64), LoginError> {
     let read = || {
         let mut fields = Fields::new(body, version >= 2);
         let (error, said, token) = (fields.reader.i16()?, fields.nullable_text()?, fields.bytes()?);
@@ -242,10 +244,10 @@ pub fn authenticated<'a>(login: &Login, body: &'a [u8], version: i16) -> Result<
         Some((error, said.unwrap_or_default(), token, lifetime_ms))
     };
     let (error, said, token, lifetime_ms) =
-        read().ok_or_else(|| Refused("its answer to a login is malformed".to_owned()))?;
+        read().ok_or_else(|| LoginError("its answer to a login is malformed".to_owned()))?;
     match error {
         0 => Ok((token, lifetime_ms.try_into().unwrap_or(0))),
-        _ if said.is_empty() => Err(Refused(format!("it refuses the login: error {error}"))),
-        _ => Err(Refused(format!("it refuses the login: {}", login.clean(said)))),
+        _ if said.is_empty() => Err(LoginError(format!("it refuses the login: error {error}"))),
+        _ => Err(LoginError(format!("it refuses the login: {}", login.clean(said)))),
     }
 }

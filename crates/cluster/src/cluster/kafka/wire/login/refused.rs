@@ -1,6 +1,6 @@
-//! The error of a login that failed.
+//! Why a login failed.
 
-/// Why a login failed.
+/// Why a login failed: a message without secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Refused(pub String);
+pub struct LoginError(pub String);

@@ -21,7 +21,7 @@ use sha2::digest::common::BlockSizeUser;
 use sha2::digest::{Digest, Output};
 use sha2::{Sha256, Sha512};
 
-use super::refused::Refused;
+use super::refused::LoginError;
 
 /// Kafka's brokers take 4,096 to 16,384; others may take more.
 const ITERATIONS: RangeInclusive<u32> = 4_096..=131_072;
@@ -47,11 +47,11 @@ pub fn begin(sha512: bool, user: &str, nonce: &[u8]) -> (Step, Vec<u8>) {
 
 impl Step {
     /// Takes the broker's message; returns the next step and message, or `None` once the login is complete.
-    pub fn next(self, password: &str, token: &[u8]) -> Result<Option<(Self, Vec<u8>)>, Refused> {
+    pub fn next(self, password: &str, token: &[u8]) -> Result<Option<(Self, Vec<u8>)>, LoginError> {
         let text = std::str::from_utf8(token).ok().filter(|text| text.len() <= MESSAGE_BYTES_MAX);
         let text = text.ok_or_else(|| malformed("is not text"))?;
         if let Some(said) = text.strip_prefix("e=") {
-            return Err(Refused(format!("it refuses the login: {said}")));
+            return Err(LoginError(format!("it refuses the login: {said}")));
         }
         match self {
             Self::Challenge { sha512, first_bare, nonce } => {
@@ -69,9 +69,9 @@ impl Step {
                 let signature = signature.ok_or_else(|| malformed("holds no signature"))?;
                 match is_equal(&signature, &expected) {
                     true => Ok(None),
-                    false => {
-                        Err(Refused("it did not prove that it knows the password: its signature is wrong".to_owned()))
-                    }
+                    false => Err(LoginError(
+                        "it did not prove that it knows the password: its signature is wrong".to_owned(),
+                    )),
                 }
             }
         }
@@ -86,7 +86,7 @@ struct Challenge<'a> {
 }
 
 impl<'a> Challenge<'a> {
-    fn read(text: &'a str, own_nonce: &str) -> Result<Self, Refused> {
+    fn read(text: &'a str, own_nonce: &str) -> Result<Self, LoginError> {
         let mut parts = text.split(',');
         let mut part = |name: &str| parts.next().and_then(|part| part.strip_prefix(name));
         let nonce = part("r=").ok_or_else(|| malformed("holds no nonce"))?;
@@ -105,8 +105,8 @@ impl<'a> Challenge<'a> {
     }
 }
 
-fn malformed(what: &str) -> Refused {
-    Refused(format!("its login message {what}"))
+fn malformed(what: &str) -> LoginError {
+    LoginError(format!("its login message {what}"))
 }
 
 /// What both sides sign.

@@ -103,7 +103,7 @@ fn serve(sha512: bool, password: &str, first: &[u8], last: impl FnOnce(&str) -> 
 }
 
 /// Logs in with a broker that knows `theirs`.
-fn login_with(login: &Login, theirs: &str) -> Result<(), Refused> {
+fn login_with(login: &Login, theirs: &str) -> Result<(), LoginError> {
     let (mut dialogue, first) = Dialogue::begin(login, [7; NONCE_BYTES]).unwrap();
     let sha512 = matches!(login, Login::Scram { sha512: true, .. });
     let served = serve(sha512, theirs, &first, |text| dialogue.next(login, text.as_bytes()).unwrap().unwrap());
@@ -198,7 +198,7 @@ fn challenge_explains_why_a_token_is_refused() {
         let mut body = BytesMut::new();
         let response = SaslAuthenticateResponse::default().with_error_code(58);
         response.with_error_message(Some(StrBytes::from_static_str("no"))).encode(&mut body, 2).unwrap();
-        let Refused(why) = dialogue.refused(&login, authenticated(&login, &body, 2).unwrap_err());
+        let LoginError(why) = dialogue.refused(&login, authenticated(&login, &body, 2).unwrap_err());
         why
     };
     let hint = "its issuer and audience must be those that the broker trusts, and it must not have expired by the \
