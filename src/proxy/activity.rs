@@ -13,23 +13,25 @@ pub struct Activity {
 }
 
 struct State {
+    /// How many requests are at work.
     at_work: usize,
     /// Since when a request's head has been awaited or arriving.
     head_since: Option<Instant>,
     idle_since: Instant,
-    is_two: bool,
-    /// Whether it is being closed to make room for another connection.
-    closes: bool,
-    /// Whether it no longer speaks HTTP.
+    is_http2: bool,
+    /// Whether the connection is being closed to make room for another.
+    is_closing: bool,
+    /// Whether the connection no longer speaks HTTP.
     has_ended: bool,
 }
 
 impl Activity {
-    /// A new connection: its first request's head is awaited.
+    /// The activity on a new connection: its first request's head is awaited.
     pub fn new() -> Self {
         let now = Instant::now();
         let head_since = Some(now);
-        let state = State { at_work: 0, head_since, idle_since: now, is_two: false, closes: false, has_ended: false };
+        let state =
+            State { at_work: 0, head_since, idle_since: now, is_http2: false, is_closing: false, has_ended: false };
         Self { state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -37,16 +39,16 @@ impl Activity {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// TLS has negotiated HTTP/2.
-    pub fn is_two(&self) {
-        self.state().is_two = true;
+    /// Notes that TLS has negotiated HTTP/2.
+    pub fn set_http2(&self) {
+        self.state().is_http2 = true;
     }
 
     /// A request is at work until the returned guard is dropped.
-    pub fn begin(self: &Arc<Self>, is_two: bool) -> Busy {
+    pub fn begin(self: &Arc<Self>, is_http2: bool) -> Busy {
         let mut state = self.state();
         state.at_work += 1;
-        state.is_two = is_two;
+        state.is_http2 = is_http2;
         state.head_since = None;
         drop(state);
         Busy(Arc::clone(self))
@@ -61,56 +63,57 @@ impl Activity {
         }
     }
 
-    /// Since when it has been idle; `None` while a request is at work, and once it is being closed.
+    /// Since when the connection has been idle; `None` while a request is at work, and once the connection is being
+    /// closed or no longer speaks HTTP.
     pub fn idle_since(&self) -> Option<Instant> {
         let state = self.state();
-        let is_idle = state.at_work == 0 && !state.closes && !state.has_ended;
+        let is_idle = state.at_work == 0 && !state.is_closing && !state.has_ended;
         is_idle.then(|| state.head_since.map_or(state.idle_since, |head| head.max(state.idle_since)))
     }
 
-    /// Closes it unless a request is at work by now; returns whether this call closes it.
+    /// Closes the connection unless a request is at work by now; returns whether this call closes it.
     pub fn close_if_idle(&self) -> bool {
         let mut state = self.state();
-        if state.at_work > 0 || state.closes || state.has_ended {
+        if state.at_work > 0 || state.is_closing || state.has_ended {
             return false;
         }
-        state.closes = true;
+        state.is_closing = true;
         drop(state);
         self.changed.notify_one();
         true
     }
 
-    /// Whether it is being closed to make room for another connection.
-    pub fn closes(&self) -> bool {
-        self.state().closes
+    /// Whether the connection is being closed to make room for another.
+    pub fn is_closing(&self) -> bool {
+        self.state().is_closing
     }
 
-    /// It no longer speaks HTTP.
+    /// Notes that the connection no longer speaks HTTP.
     pub fn end(&self) {
         self.state().has_ended = true;
     }
 
     /// The client's deadline for sending something; `None` while a request is at work.
-    fn until(&self, head: Duration, idle: Duration) -> Option<Instant> {
+    fn deadline(&self, head: Duration, idle: Duration) -> Option<Instant> {
         let state = self.state();
         if state.at_work > 0 {
             return None;
         }
-        if state.closes {
+        if state.is_closing {
             return Some(state.idle_since);
         }
         // An HTTP/2 client sends more than heads.
-        let head_since = state.head_since.filter(|_| !state.is_two);
+        let head_since = state.head_since.filter(|_| !state.is_http2);
         Some(head_since.map_or(state.idle_since + idle, |since| since + head))
     }
 
-    /// Is ready when the client has been silent for too long, or another connection needs the place.
+    /// Returns when the client has been silent for too long, or another connection needs the place.
     pub async fn silent(&self, head: Duration, idle: Duration) {
         loop {
-            match self.until(head, idle) {
+            match self.deadline(head, idle) {
                 None => self.changed.notified().await,
-                Some(until) if until <= Instant::now() => return,
-                Some(until) => drop(tokio::time::timeout_at(until, self.changed.notified()).await),
+                Some(deadline) if deadline <= Instant::now() => return,
+                Some(deadline) => drop(tokio::time::timeout_at(deadline, self.changed.notified()).await),
             }
         }
     }

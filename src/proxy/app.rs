@@ -15,7 +15,7 @@ use super::forward::{Forward, Known};
 use super::head::{From, Heads};
 use super::places::Place;
 use super::problem;
-use super::responses::{Given, Taking};
+use super::responses::{Pace, PacedBody};
 use super::routes::Pattern;
 use super::settings::{Bounds, Config, KeyUse, Rule};
 use super::upstream::Upstream;
@@ -45,7 +45,7 @@ pub struct Way {
     /// Marks the connection as busy.
     pub busy: Busy,
     /// How the client reads the answer.
-    pub taking: Arc<Taking>,
+    pub pace: Arc<Pace>,
 }
 
 /// What an answer holds until it has ended.
@@ -62,7 +62,7 @@ struct Served {
 }
 
 /// An answer on its way to the client.
-pub type Answer = Response<Given<Held>>;
+pub type Answer = Response<PacedBody<Held>>;
 
 impl App {
     /// All routes of a configuration, with this store.
@@ -117,7 +117,7 @@ impl App {
 
     /// Answers a request.
     pub async fn answer(&self, mut request: Request<Incoming>, way: Way) -> Answer {
-        let Way { from, place, busy, taking } = way;
+        let Way { from, place, busy, pace } = way;
         let is_two = request.version() == Version::HTTP_2;
         // The last route fits every request.
         let route = self.routes.iter().find(|route| route.fits(request.method(), request.uri().path()));
@@ -155,7 +155,7 @@ impl App {
         tracing::debug!(route = route.path.as_ref().map(Pattern::text), status = answer.status().as_u16(), outcome);
         route.metrics.answered(outcome);
         let copied = share.clone().filter(|_| is_two);
-        answer.map(|body| Given::new(Holding::new(body, (busy, one, share)), taking, copied))
+        answer.map(|body| PacedBody::new(Holding::new(body, (busy, one, share)), pace, copied))
     }
 
     /// How many requests under a key are at work.

@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use super::upstream::{Origin, Protocol};
 use crate::effect::http::dial;
 use crate::http::Body;
-use crate::tls::TWO;
+use crate::tls::ALPN_HTTP_2;
 use crate::words::said;
 
 /// The longest head of an answer, and how much of an answer over HTTP/1.1 is buffered.
@@ -73,7 +73,7 @@ async fn handshake(
         ServerName::try_from(host.to_owned()).map_err(|_| format!("{host} is not a valid name for a certificate"))?;
     let stream = TlsConnector::from(config).connect(name, stream).await;
     let stream = stream.map_err(|error| format!("TLS handshake with {host} failed: {}", said(&error)))?;
-    let is_two = stream.get_ref().1.alpn_protocol() == Some(TWO);
+    let is_two = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP_2);
     Ok((stream, is_two))
 }
 

@@ -31,16 +31,16 @@ use super::activity::Activity;
 use super::app::{App, Way};
 use super::head::From;
 use super::places::{Place, Places};
-use super::responses::{Lateness, PIECE_BYTES, Streams, Taking};
+use super::responses::{LateTimer, PIECE_BYTES, Pace, Streams};
 use super::settings::Bounds;
 use crate::http::proxying::LogLimit;
-use crate::tls::{Renewed, TWO};
+use crate::tls::{ALPN_HTTP_2, Renewed};
 
 /// How long the proxy waits after it could not accept a connection, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// How long a silent connection may take to close.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
-/// The same for a connection that makes room for another: meanwhile it uses a descriptor beyond the bound.
+/// The same for a connection that makes room for another: until it is closed, it uses a descriptor beyond the bound.
 const GIVE_WAY_WAIT: Duration = Duration::from_millis(20);
 /// How often an HTTP/2 client is pinged, and how long the reply may take.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
@@ -52,7 +52,7 @@ const STREAMS_MAX: u32 = 100;
 /// How much of a body may be on its way over HTTP/2, for one request and for all requests of a connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
-/// How much of an answer HTTP/2 buffers before it is sent.
+/// The most bytes of an answer that HTTP/2 buffers before they are sent.
 const UNSENT_BYTES: usize = 2 * PIECE_BYTES;
 
 /// Serves the clients that connect to a listener.
@@ -74,7 +74,7 @@ impl Listening {
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
         let Self { listener, app, tls, bounds, places } = self;
         let mut tasks = JoinSet::new();
-        let (troubles, began) = (LogLimit::default(), Instant::now());
+        let (failures, began) = (LogLimit::default(), Instant::now());
         loop {
             while tasks.try_join_next().is_some() {}
             let accepted = tokio::select! {
@@ -85,7 +85,7 @@ impl Listening {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => continue,
                 Err(error) => {
-                    if let Some(count) = troubles.count(began.elapsed()) {
+                    if let Some(count) = failures.count(began.elapsed()) {
                         tracing::warn!(%error, count, "connections could not be accepted");
                     }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -94,10 +94,10 @@ impl Listening {
             };
             let place = Arc::new(place);
             let from = From { address: from, is_tls: tls.is_some() };
-            let one = One { app: Arc::clone(&app), place, from, bounds, stop: stop.clone() };
+            let connection = ClientConnection { app: Arc::clone(&app), place, from, bounds, stop: stop.clone() };
             match &tls {
-                None => drop(tasks.spawn(one.serve(stream, false))),
-                Some(tls) => drop(tasks.spawn(one.serve_tls(stream, Arc::clone(tls)))),
+                None => drop(tasks.spawn(connection.serve(stream, false))),
+                Some(tls) => drop(tasks.spawn(connection.serve_tls(stream, Arc::clone(tls)))),
             }
         }
         drop(listener);
@@ -105,7 +105,7 @@ impl Listening {
     }
 }
 
-/// A connection with its place; `None` if it gets no place.
+/// Accepts a connection and takes a place for it; `None` if it gets no place.
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Places>,
@@ -117,8 +117,8 @@ async fn accept(
     Ok(place.map(|place| (stream, place, from.ip())))
 }
 
-/// One connection.
-struct One {
+/// A client's connection.
+struct ClientConnection {
     app: Arc<App>,
     place: Arc<Place>,
     from: From,
@@ -126,7 +126,7 @@ struct One {
     stop: watch::Receiver<bool>,
 }
 
-impl One {
+impl ClientConnection {
     async fn serve_tls(self, stream: TcpStream, tls: Arc<Renewed<ServerConfig>>) {
         // Does not fail: the certificate was read when the proxy started.
         let Ok(tls) = tls.now() else { return };
@@ -138,57 +138,59 @@ impl One {
         };
         match accepted {
             Ok(Ok(stream)) => {
-                let is_two = stream.get_ref().1.alpn_protocol() == Some(TWO);
-                self.serve(stream, is_two).await;
+                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP_2);
+                self.serve(stream, is_http2).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake with a client failed"),
             Err(_) => tracing::debug!("a client's TLS handshake timed out"),
         }
     }
 
-    async fn serve<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: T, is_two: bool) {
+    async fn serve<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: T, is_http2: bool) {
         let Self { app, place, from, bounds, mut stop } = self;
         let activity = Arc::clone(&place.activity);
-        if is_two {
-            activity.is_two();
+        if is_http2 {
+            activity.set_http2();
         }
-        let heard = Heard { stream, activity: Arc::clone(&activity), write_wait: bounds.idle_wait, blocked: None };
-        let stream = TokioIo::new(heard);
+        let watched =
+            WatchedStream { stream, activity: Arc::clone(&activity), write_wait: bounds.idle_wait, blocked: None };
+        let stream = TokioIo::new(watched);
         let answering = Arc::clone(&activity);
         // Over HTTP/1.1 the connection has one answer at a time, over HTTP/2 each stream has its own.
-        let taking = Taking::new(bounds.idle_wait, bounds.body_rate_min);
-        let taken = Arc::clone(&taking);
+        let pace = Pace::new(bounds.idle_wait, bounds.body_rate_min);
+        let connection_pace = Arc::clone(&pace);
         let service = service_fn(move |request| {
             let busy = answering.begin(request.version() == Version::HTTP_2);
-            let (app, place, taken) = (Arc::clone(&app), Arc::clone(&place), Arc::clone(&taken));
+            let (app, place) = (Arc::clone(&app), Arc::clone(&place));
+            let connection_pace = Arc::clone(&connection_pace);
             async move {
-                let taking = Taking::of_stream().unwrap_or(taken);
-                Ok::<_, std::convert::Infallible>(app.answer(request, Way { from, place, busy, taking }).await)
+                let pace = Pace::of_stream().unwrap_or(connection_pace);
+                Ok::<_, std::convert::Infallible>(app.answer(request, Way { from, place, busy, pace }).await)
             }
         });
         let builder = builder(bounds);
         let connection = builder.serve_connection_with_upgrades(stream, service);
         tokio::pin!(connection);
-        let mut stops = false;
-        let mut late = Lateness::default();
+        let mut is_stopping = false;
+        let mut late = LateTimer::default();
         let ended = loop {
             tokio::select! {
                 // Lateness is known only after the connection has been polled.
                 biased;
                 ended = connection.as_mut() => break Ok(ended),
-                () = std::future::poll_fn(|context| late.poll(&taking, context)) => {
+                () = std::future::poll_fn(|context| late.poll(&pace, context)) => {
                     tracing::debug!("an answer is cut off: its client does not read it");
                     break Ok(Ok(()));
                 }
-                // Also during a stop, which half a head must not delay.
+                // Also while the proxy stops, which half a head must not delay.
                 () = activity.silent(bounds.head_wait, bounds.idle_wait) => {
                     connection.as_mut().graceful_shutdown();
-                    let wait = if activity.closes() { GIVE_WAY_WAIT } else { CLOSE_WAIT };
+                    let wait = if activity.is_closing() { GIVE_WAY_WAIT } else { CLOSE_WAIT };
                     break tokio::time::timeout(wait, connection.as_mut()).await;
                 }
-                () = stopped(&mut stop), if !stops => {
+                () = stopped(&mut stop), if !is_stopping => {
                     connection.as_mut().graceful_shutdown();
-                    stops = true;
+                    is_stopping = true;
                 }
             }
         };
@@ -197,7 +199,7 @@ impl One {
     }
 }
 
-/// Is ready when the proxy stops.
+/// Returns when the proxy stops.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     // An error means that the sender is gone: the proxy stops then, too.
     let _ = stop.wait_for(|stops| *stops).await;
@@ -226,7 +228,7 @@ fn log(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
 }
 
 /// A stream that records when the client sends something, and fails when the client reads nothing for `write_wait`.
-struct Heard<T> {
+struct WatchedStream<T> {
     stream: T,
     activity: Arc<Activity>,
     write_wait: Duration,
@@ -234,7 +236,8 @@ struct Heard<T> {
     blocked: Option<Pin<Box<Sleep>>>,
 }
 
-impl<T> Heard<T> {
+impl<T> WatchedStream<T> {
+    /// The result of a write, or an error if it has been pending for `write_wait`.
     fn in_time<R>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         if written.is_ready() {
             self.blocked = None;
@@ -247,7 +250,7 @@ impl<T> Heard<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Heard<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for WatchedStream<T> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = to.filled().len();
@@ -259,7 +262,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Heard<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Heard<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedStream<T> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(context, from);

@@ -19,12 +19,12 @@ use crate::http::proxying::{Full, Limit, Share, Shares};
 use crate::observe::OneConnection;
 
 /// The interval between two searches for an idle connection while all places are taken.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const SEARCH_INTERVAL: Duration = Duration::from_millis(50);
 
 /// All places.
 pub struct Places {
     max: usize,
-    /// Whether each address has its share.
+    /// Whether each address has a share of the places.
     has_shares: bool,
     shares: Arc<Shares>,
     open: Mutex<Open>,
@@ -34,15 +34,15 @@ pub struct Places {
 
 #[derive(Default)]
 struct Open {
-    last: u64,
-    all: HashMap<u64, Taken>,
+    last_number: u64,
+    all: HashMap<u64, TakenPlace>,
 }
 
 /// A place that is taken.
-struct Taken {
+struct TakenPlace {
     peer: Option<Peer>,
     activity: Arc<Activity>,
-    /// `None` once another connection has it.
+    /// `None` once the place is free for another connection.
     share: Option<Share>,
 }
 
@@ -56,7 +56,7 @@ pub struct Place {
 }
 
 impl Places {
-    /// This many places.
+    /// This many places; `has_shares` says whether each address has a share of them.
     pub fn new(max: usize, has_shares: bool) -> Arc<Self> {
         let (shares, open, freed) = (Arc::default(), Mutex::default(), Notify::new());
         Arc::new(Self { max, has_shares, shares, open, freed })
@@ -78,11 +78,11 @@ impl Places {
         let limit = Limit { all: self.max, least: 1 };
         let mut was_refused = false;
         loop {
-            // Enabled before the look at the places, so that a place freed in between is not missed.
+            // Enabled before the places are looked at, so that a place freed in between is not missed.
             let mut freed = pin!(self.freed.notified());
             freed.as_mut().enable();
             let full = match self.shares.take(peer, limit) {
-                Ok(share) => return Some(self.put(peer, share, counted)),
+                Ok(share) => return Some(self.add(peer, share, counted)),
                 Err(full) => full,
             };
             if !was_refused {
@@ -96,17 +96,17 @@ impl Places {
             match full {
                 _ if is_closed => {}
                 Full::Share => return None,
-                Full::All => drop(tokio::time::timeout(LOOK_AGAIN, freed).await),
+                Full::All => drop(tokio::time::timeout(SEARCH_INTERVAL, freed).await),
             }
         }
     }
 
-    fn put(self: &Arc<Self>, peer: Option<Peer>, share: Share, counted: OneConnection) -> Place {
+    fn add(self: &Arc<Self>, peer: Option<Peer>, share: Share, counted: OneConnection) -> Place {
         let activity = Arc::new(Activity::new());
-        let taken = Taken { peer, activity: Arc::clone(&activity), share: Some(share) };
+        let taken = TakenPlace { peer, activity: Arc::clone(&activity), share: Some(share) };
         let mut open = self.open();
-        open.last += 1;
-        let number = open.last;
+        open.last_number += 1;
+        let number = open.last_number;
         open.all.insert(number, taken);
         drop(open);
         Place { number, places: Arc::clone(self), activity, _counted: counted }
@@ -114,11 +114,11 @@ impl Places {
 
     /// Closes the selected connection that has been idle longest, and frees its place at once, since closing takes a
     /// moment. Returns whether one was idle.
-    fn close_longest_idle(&self, is_meant: impl Fn(&Taken) -> bool) -> bool {
+    fn close_longest_idle(&self, is_selected: impl Fn(&TakenPlace) -> bool) -> bool {
         let mut open = self.open();
-        let idle = open.all.values_mut().filter(|taken| is_meant(taken));
+        let selected = open.all.values_mut().filter(|taken| is_selected(taken));
         let longest =
-            idle.filter_map(|taken| Some((taken.activity.idle_since()?, taken))).min_by_key(|(since, _)| *since);
+            selected.filter_map(|taken| Some((taken.activity.idle_since()?, taken))).min_by_key(|(since, _)| *since);
         let Some((_, taken)) = longest else { return false };
         // If a request has come in the meantime, the caller searches again.
         if taken.activity.close_if_idle() {
@@ -165,7 +165,7 @@ mod tests {
         }
         let busy = all[0].activity.begin(false);
         let fourth = room.place(2).await.unwrap();
-        let closed: Vec<bool> = all.iter().map(|place| place.activity.closes()).collect();
+        let closed: Vec<bool> = all.iter().map(|place| place.activity.is_closing()).collect();
         assert_eq!(closed, [false, true, false], "the first one is at work");
         assert_eq!((room.0.shares.used(), room.0.shares.usage().refused), (3, 1));
         let all_busy = [&all[2], &fourth].map(|place| place.activity.begin(false));
@@ -189,7 +189,7 @@ mod tests {
         }
         let other = room.place(2).await.unwrap();
         all.push(room.place(1).await.unwrap());
-        assert!(all[0].activity.closes() && !other.activity.closes(), "its own longest idle connection closes");
+        assert!(all[0].activity.is_closing() && !other.activity.is_closing(), "its own longest idle connection closes");
         busy.extend(all[1..].iter().map(|place| place.activity.begin(false)));
         assert!(room.place(1).await.is_none(), "all of its share is at work");
         assert!(room.place(3).await.is_some(), "and there is room for others");

@@ -25,14 +25,14 @@ use crate::http::{Body, BodyError};
 pub const PIECE_BYTES: usize = 16 << 10;
 
 tokio::task_local! {
-    /// How the client of this task's stream reads its answer.
-    static TAKING: Arc<Taking>;
+    /// How fast the client of this task's stream reads its answer.
+    static PACE: Arc<Pace>;
 }
 
-/// How a client reads an answer.
-pub struct Taking {
+/// How fast a client reads an answer, and how fast it must.
+pub struct Pace {
     wait: Duration,
-    /// Bytes in a second.
+    /// In bytes a second.
     rate_min: u64,
     state: Mutex<State>,
 }
@@ -46,15 +46,15 @@ struct State {
     bytes: u64,
 }
 
-impl Taking {
+impl Pace {
     /// With `wait` as the time limit for each piece, and this minimum rate in bytes a second after the first `wait`.
     pub fn new(wait: Duration, rate_min: usize) -> Arc<Self> {
         Arc::new(Self { wait, rate_min: rate_min as u64, state: Mutex::default() })
     }
 
-    /// The value for this task's stream, with HTTP/2.
+    /// The pace of this task's stream, with HTTP/2.
     pub fn of_stream() -> Option<Arc<Self>> {
-        TAKING.try_with(Arc::clone).ok()
+        PACE.try_with(Arc::clone).ok()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -67,7 +67,7 @@ impl Taking {
     }
 
     /// The client has read everything so far, and asks for more.
-    fn asked(&self) {
+    fn on_read(&self) {
         let mut state = self.state();
         if let Some(since) = state.since.take() {
             state.took += since.elapsed();
@@ -75,14 +75,14 @@ impl Taking {
     }
 
     /// A piece of this size waits for the client.
-    fn gives(&self, bytes: usize) {
+    fn on_piece(&self, bytes: usize) {
         let mut state = self.state();
         state.bytes += bytes as u64;
         state.since = Some(Instant::now());
     }
 
-    /// The client's deadline for asking for more; `None` while the service has not sent more.
-    fn until(&self) -> Option<Instant> {
+    /// The client's deadline for asking for more; `None` while nothing waits for the client.
+    fn deadline(&self) -> Option<Instant> {
         let state = self.state();
         let since = state.since?;
         let allowed = self.wait + per_rate(state.bytes, self.rate_min);
@@ -90,11 +90,12 @@ impl Taking {
     }
 }
 
-/// An answer's body, which holds something until it has ended.
-pub struct Given<T> {
+/// An answer's body in pieces, which records when the client reads them. It holds a `T` until it has ended.
+pub struct PacedBody<T> {
     body: Holding<Body, T>,
+    /// What is left of the data that the service has sent.
     rest: Bytes,
-    taking: Arc<Taking>,
+    pace: Arc<Pace>,
     /// Held by the copies of pieces with HTTP/2; `None` with HTTP/1.1, which has one answer at a time.
     copied: Option<Arc<Share>>,
 }
@@ -111,15 +112,15 @@ impl AsRef<[u8]> for Piece {
     }
 }
 
-impl<T> Given<T> {
+impl<T> PacedBody<T> {
     /// This body, whose head is sent now. With HTTP/2 its pieces are copied, and each copy holds `copied`.
-    pub fn new(body: Holding<Body, T>, taking: Arc<Taking>, copied: Option<Arc<Share>>) -> Self {
-        taking.begin();
-        Self { body, rest: Bytes::new(), taking, copied }
+    pub fn new(body: Holding<Body, T>, pace: Arc<Pace>, copied: Option<Arc<Share>>) -> Self {
+        pace.begin();
+        Self { body, rest: Bytes::new(), pace, copied }
     }
 }
 
-impl<T: Unpin> http_body::Body for Given<T> {
+impl<T: Unpin> http_body::Body for PacedBody<T> {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -128,7 +129,7 @@ impl<T: Unpin> http_body::Body for Given<T> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
-        this.taking.asked();
+        this.pace.on_read();
         if this.rest.is_empty() {
             match std::task::ready!(Pin::new(&mut this.body).poll_frame(context)) {
                 Some(Ok(frame)) => match frame.into_data() {
@@ -139,7 +140,7 @@ impl<T: Unpin> http_body::Body for Given<T> {
             }
         }
         let piece = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
-        this.taking.gives(piece.len());
+        this.pace.on_piece(piece.len());
         Poll::Ready(Some(Ok(Frame::data(match &this.copied {
             Some(share) if !piece.is_empty() => {
                 Bytes::from_owner(Piece { bytes: piece.as_ref().into(), _share: Arc::clone(share) })
@@ -163,27 +164,27 @@ impl<T: Unpin> http_body::Body for Given<T> {
     }
 }
 
-impl<T> Drop for Given<T> {
+impl<T> Drop for PacedBody<T> {
     fn drop(&mut self) {
-        self.taking.asked();
+        self.pace.on_read();
     }
 }
 
 /// Whether a client has not read an answer in time. To be polled after the answer itself, since only the timer wakes
 /// it.
 #[derive(Default)]
-pub struct Lateness(Option<Pin<Box<Sleep>>>);
+pub struct LateTimer(Option<Pin<Box<Sleep>>>);
 
-impl Lateness {
+impl LateTimer {
     /// Is ready when the client is late.
-    pub fn poll(&mut self, taking: &Taking, context: &mut Context<'_>) -> Poll<()> {
-        let Some(until) = taking.until() else {
+    pub fn poll(&mut self, pace: &Pace, context: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = pace.deadline() else {
             self.0 = None;
             return Poll::Pending;
         };
-        let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
-        if sleep.deadline() != until {
-            sleep.as_mut().reset(until);
+        let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if sleep.deadline() != deadline {
+            sleep.as_mut().reset(deadline);
         }
         sleep.as_mut().poll(context)
     }
@@ -205,15 +206,15 @@ where
     F::Output: Send,
 {
     fn execute(&self, stream: F) {
-        let taking = Taking::new(self.wait, self.rate_min);
-        let told = Arc::clone(&taking);
-        tokio::spawn(TAKING.scope(taking, async move {
-            let (mut stream, mut late) = (Box::pin(stream), Lateness::default());
+        let pace = Pace::new(self.wait, self.rate_min);
+        let pace_of_stream = Arc::clone(&pace);
+        tokio::spawn(PACE.scope(pace, async move {
+            let (mut stream, mut late) = (Box::pin(stream), LateTimer::default());
             std::future::poll_fn(|context| {
                 if stream.as_mut().poll(context).is_ready() {
                     return Poll::Ready(());
                 }
-                std::task::ready!(late.poll(&told, context));
+                std::task::ready!(late.poll(&pace_of_stream, context));
                 tracing::debug!("an answer is cut off: its client does not read it");
                 Poll::Ready(())
             })
@@ -233,16 +234,16 @@ mod tests {
 
     /// Whether a client that reads this many bytes after each pause is late.
     async fn is_late(bytes: usize, pause: Duration) -> bool {
-        let (taking, mut late) = (Taking::new(WAIT, 1_024), Lateness::default());
+        let (pace, mut late) = (Pace::new(WAIT, 1_024), LateTimer::default());
         let began = Instant::now();
-        taking.begin();
+        pace.begin();
         while began.elapsed() < 3 * WAIT {
-            let is_late = std::future::poll_fn(|context| late.poll(&taking, context));
+            let is_late = std::future::poll_fn(|context| late.poll(&pace, context));
             if tokio::time::timeout(pause, is_late).await.is_ok() {
                 return true;
             }
-            taking.asked();
-            taking.gives(bytes);
+            pace.on_read();
+            pace.on_piece(bytes);
         }
         false
     }
@@ -256,10 +257,10 @@ mod tests {
 
     #[tokio::test]
     async fn client_is_not_late_while_the_service_is_slow() {
-        let (taking, mut late) = (Taking::new(WAIT, 1_024), Lateness::default());
-        taking.begin();
-        taking.asked();
-        let is_late = std::future::poll_fn(|context| late.poll(&taking, context));
+        let (pace, mut late) = (Pace::new(WAIT, 1_024), LateTimer::default());
+        pace.begin();
+        pace.on_read();
+        let is_late = std::future::poll_fn(|context| late.poll(&pace, context));
         assert!(tokio::time::timeout(2 * WAIT, is_late).await.is_err());
     }
 
@@ -267,17 +268,17 @@ mod tests {
     async fn body_comes_in_pieces_and_is_whole() {
         let text = Bytes::from(vec![b'x'; 3 * PIECE_BYTES + 1]);
         let shares: Arc<Shares> = Arc::default();
-        for is_two in [false, true] {
+        for is_http2 in [false, true] {
             let share = Arc::new(shares.take(None, Limit { all: 1, least: 1 }).unwrap());
             let body = Holding::new(Body::whole(text.clone()), Arc::clone(&share));
-            let mut given = Given::new(body, Taking::new(WAIT, 1), is_two.then_some(share));
-            assert_eq!(http_body::Body::size_hint(&given).exact(), Some(text.len() as u64));
-            let first = given.frame().await.unwrap().unwrap().into_data().unwrap();
-            let left = http_body::Body::size_hint(&given).exact();
+            let mut paced = PacedBody::new(body, Pace::new(WAIT, 1), is_http2.then_some(share));
+            assert_eq!(http_body::Body::size_hint(&paced).exact(), Some(text.len() as u64));
+            let first = paced.frame().await.unwrap().unwrap().into_data().unwrap();
+            let left = http_body::Body::size_hint(&paced).exact();
             assert_eq!((first.len(), left), (PIECE_BYTES, Some(2 * PIECE_BYTES as u64 + 1)));
-            assert_eq!(first.as_ptr() == text.as_ptr(), !is_two, "HTTP/2 gets copies");
-            assert_eq!(given.collect().await.unwrap().to_bytes().len(), 2 * PIECE_BYTES + 1);
-            assert_eq!(shares.used(), usize::from(is_two), "a copy is not sent yet");
+            assert_eq!(first.as_ptr() == text.as_ptr(), !is_http2, "HTTP/2 gets copies");
+            assert_eq!(paced.collect().await.unwrap().to_bytes().len(), 2 * PIECE_BYTES + 1);
+            assert_eq!(shares.used(), usize::from(is_http2), "a copy is not sent yet");
             drop(first);
             assert_eq!(shares.used(), 0);
         }

@@ -1,41 +1,42 @@
-//! The patterns of routes' paths.
+//! Path patterns of routes.
 
 /// A pattern of paths. Paths are matched as clients write them: nothing is decoded or normalised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
     segments: Vec<Segment>,
-    /// The start of the last segment, if any rest may follow it.
-    rest: Option<String>,
+    /// If the pattern ends in `*`: what precedes the `*` in the last segment.
+    last_start: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Segment {
-    Is(String),
+    /// Exactly this text.
+    Literal(String),
     /// Any segment that is not empty.
     Any,
 }
 
 impl Pattern {
-    /// Reads a path that begins with `/`. `*` in place of a segment matches any segment; at the end it matches any
-    /// rest.
+    /// Reads a path that begins with `/`. `*` in place of a segment matches any segment that is not empty; at the
+    /// end it matches everything that follows.
     pub fn parse(text: &str) -> Option<Self> {
         let below = text.strip_prefix('/')?;
-        let is_character = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
-        if !text.bytes().all(is_character) {
+        let is_allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
+        if !text.bytes().all(is_allowed) {
             return None;
         }
         let mut segments: Vec<&str> = below.split('/').collect();
-        let rest = segments.pop_if(|last| last.ends_with('*'));
-        let rest = rest.and_then(|rest| rest.strip_suffix('*'));
+        let last = segments.pop_if(|last| last.ends_with('*'));
+        let last_start = last.and_then(|last| last.strip_suffix('*'));
         if segments.iter().any(|segment| *segment != "*" && segment.contains('*'))
-            || rest.is_some_and(|rest| rest.contains('*'))
+            || last_start.is_some_and(|start| start.contains('*'))
         {
             return None;
         }
-        let segment = |segment: &str| if segment == "*" { Segment::Any } else { Segment::Is(segment.to_owned()) };
+        let segment = |segment: &str| if segment == "*" { Segment::Any } else { Segment::Literal(segment.to_owned()) };
         let segments = segments.into_iter().map(segment).collect();
-        Some(Self { text: text.to_owned(), segments, rest: rest.map(str::to_owned) })
+        Some(Self { text: text.to_owned(), segments, last_start: last_start.map(str::to_owned) })
     }
 
     /// The pattern as written.
@@ -43,14 +44,14 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether it matches this path.
+    /// Whether the pattern matches this path.
     pub fn fits(&self, path: &str) -> bool {
         let Some(mut left) = path.strip_prefix('/').map(Some) else { return false };
         for segment in &self.segments {
-            let Some(text) = left else { return false };
-            let (first, rest) = text.split_once('/').map_or((text, None), |(first, rest)| (first, Some(rest)));
+            let Some(path) = left else { return false };
+            let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
             let fits = match segment {
-                Segment::Is(known) => known == first,
+                Segment::Literal(text) => text == first,
                 Segment::Any => !first.is_empty(),
             };
             if !fits {
@@ -58,18 +59,19 @@ impl Pattern {
             }
             left = rest;
         }
-        match &self.rest {
+        match &self.last_start {
             None => left.is_none(),
-            Some(rest) => left.is_some_and(|left| left.starts_with(rest.as_str())),
+            Some(start) => left.is_some_and(|left| left.starts_with(start.as_str())),
         }
     }
 
-    /// Whether it matches every path that another pattern matches, as far as that can be told.
+    /// Whether the pattern matches every path that `other` matches. Always `false` if `other` is a different pattern
+    /// with a `*` before its last segment, even if every path does match.
     pub fn covers(&self, other: &Self) -> bool {
         self == other
-            || self.rest.is_some() && !other.text.contains("*/") && {
-                let least = other.text.strip_suffix('*').unwrap_or(&other.text);
-                self.fits(least)
+            || self.last_start.is_some() && !other.text.contains("*/") && {
+                let shortest = other.text.strip_suffix('*').unwrap_or(&other.text);
+                self.fits(shortest)
             }
     }
 }
@@ -83,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn star_matches_a_segment_or_any_rest() {
+    fn star_matches_a_segment_or_everything_that_follows() {
         assert!(fits("/", "/"));
         assert!(fits("/charges", "/charges"));
         assert!(!fits("/charges", "/charges/"), "a trailing slash counts");

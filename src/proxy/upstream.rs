@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use super::connect::{Made, connect};
 use crate::http::Body;
-use crate::tls::{self, ONE, Renewed, TWO};
+use crate::tls::{self, ALPN_HTTP_1_1, ALPN_HTTP_2, Renewed};
 use crate::words::said;
 
 /// How long an unused connection is kept. Servers close theirs after 5 s or more; a request sent at that moment is
@@ -103,11 +103,11 @@ impl Origin {
             return Ok(self);
         }
         let any: &'static [&'static [u8]] = match self.protocol {
-            Protocol::Auto => &[TWO, ONE],
-            Protocol::One => &[ONE],
-            Protocol::Two => &[TWO],
+            Protocol::Auto => &[ALPN_HTTP_2, ALPN_HTTP_1_1],
+            Protocol::One => &[ALPN_HTTP_1_1],
+            Protocol::Two => &[ALPN_HTTP_2],
         };
-        let tls = [tls::client(authorities, any), tls::client(authorities, &[ONE])];
+        let tls = [tls::client(authorities, any), tls::client(authorities, &[ALPN_HTTP_1_1])];
         tls.iter().try_for_each(|tls| tls.now().map(drop))?;
         Ok(Self { tls: Some(Arc::new(tls)), ..self })
     }

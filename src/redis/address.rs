@@ -26,8 +26,8 @@ impl Address {
             return Err("it begins with neither `redis://` nor `rediss://`".to_owned());
         }
         if rest.contains(['?', '#']) {
-            return Err("it has settings behind `?` or `#`, and there are none: write these two as `%3F` and `%23` \
-                        in a password"
+            return Err("it has settings behind `?` or `#`, but there are no such settings: in a password, write `?` \
+                        as `%3F` and `#` as `%23`"
                 .to_owned());
         }
         // The message of the crate `redis` might quote the url.
@@ -55,7 +55,8 @@ impl Address {
         &self.shown
     }
 
-    /// Identifies the server and its database: the same for all spellings of an address, and for all users.
+    /// The text that identifies the server and its database: the same for all spellings of an address, and for all
+    /// users.
     pub fn server(&self) -> String {
         self.shown.to_ascii_lowercase()
     }
@@ -65,7 +66,7 @@ impl Address {
         &self.client
     }
 
-    /// The text, with any password masked.
+    /// The text, with the password masked.
     pub(super) fn without_secrets(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
     }

@@ -1,7 +1,7 @@
 //! A connection to a server: connects, checks the server, and exchanges commands.
 //!
 //! Connecting has a thread of its own, since neither name resolution nor a handshake can be bounded otherwise. A
-//! connection that comes too late is not lost: the next call takes it.
+//! connection that is made after the deadline is not lost: the next call takes it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
@@ -16,9 +16,9 @@ use super::{Address, Error, ErrorKind, VERSION_MIN};
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 /// Sockets accept no timeout of zero.
 const WAIT_MIN: Duration = Duration::from_millis(1);
-/// How much later than its deadline an answer may come: the socket's timeout is shortened only in steps of this length,
-/// since setting it costs more than reading an answer.
-const BOUND_STEP: Duration = Duration::from_millis(100);
+/// How much later than its deadline a reply may come: the socket's timeout is shortened only in steps of this length,
+/// since setting it costs more than reading a reply.
+const TIMEOUT_STEP: Duration = Duration::from_millis(100);
 
 /// A connection to a server.
 pub struct Connection {
@@ -55,12 +55,12 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connecting {
-    /// Starts connecting.
+    /// Starts connecting, on a thread of its own.
     pub fn begin(address: &Address) -> Result<Self, Error> {
         let (sender, receiver) = sync_channel(1);
         let to = address.clone();
         let connect = move || {
-            // Fails if the receiver is gone.
+            // Fails if nobody waits for the connection any more.
             let _ = sender.send(Connection::open(&to, CONNECT_WAIT));
         };
         let started = thread::Builder::new().name("redis-connect".to_owned()).spawn(connect);
@@ -91,7 +91,7 @@ impl Connection {
         let deadline = Deadline::within(wait);
         let inner = address.client().get_connection_with_timeout(wait).map_err(|error| address.error_of(&error))?;
         let mut connection = Self { inner };
-        connection.bound(address, deadline)?;
+        connection.set_timeouts(address, deadline)?;
         let hello = connection.inner.req_command(&::redis::cmd("HELLO"));
         match hello {
             Ok(hello) => check(address, &hello)?,
@@ -102,57 +102,58 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Sends `count` encoded commands, and passes their answers to `each` in order.
+    /// Sends `count` encoded commands, and passes the replies to `on_reply` in order.
     ///
     /// # Errors
-    /// The first answer that is an error, or a failure of the connection. The connection must not be used again.
+    /// The first reply that is an error, or a failure of the connection. The connection must not be used again.
     pub(super) fn exchange(
         &mut self,
         address: &Address,
         (commands, count): (&[u8], usize),
         deadline: Deadline,
-        mut each: impl FnMut(Value) -> Result<(), Error>,
+        mut on_reply: impl FnMut(Value) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.bound(address, deadline)?;
+        self.set_timeouts(address, deadline)?;
         self.inner.send_packed_command(commands).map_err(|error| address.error_of(&error))?;
-        let mut bound = self.bound(address, deadline)?;
+        let mut timeout = self.set_timeouts(address, deadline)?;
         for _ in 0..count {
-            // Keeps to the deadline even if answers trickle in.
-            if deadline.left().is_none_or(|left| left + BOUND_STEP <= bound) {
-                bound = self.bound(address, deadline)?;
+            // Keeps to the deadline even if replies trickle in.
+            if deadline.left().is_none_or(|left| left + TIMEOUT_STEP <= timeout) {
+                timeout = self.set_timeouts(address, deadline)?;
             }
-            let answer = self.inner.recv_response().map_err(|error| address.error_of(&error))?;
-            match answer {
+            let reply = self.inner.recv_response().map_err(|error| address.error_of(&error))?;
+            match reply {
                 Value::ServerError(error) => {
                     return Err(address.error_of_server(error.code(), error.details().unwrap_or_default()));
                 }
-                answer => each(answer)?,
+                reply => on_reply(reply)?,
             }
         }
         Ok(())
     }
 
     /// Carries out one command.
-    pub(super) fn one(&mut self, address: &Address, command: &Cmd, deadline: Deadline) -> Result<(), Error> {
+    pub(super) fn carry_out(&mut self, address: &Address, command: &Cmd, deadline: Deadline) -> Result<(), Error> {
         self.exchange(address, (&command.get_packed_command(), 1), deadline, |_| Ok(()))
     }
 
-    /// Sets the socket's timeouts to the time left, and returns it.
-    fn bound(&self, address: &Address, deadline: Deadline) -> Result<Duration, Error> {
+    /// Sets the socket's timeouts to the time left until `deadline`, and returns that time.
+    fn set_timeouts(&self, address: &Address, deadline: Deadline) -> Result<Duration, Error> {
         let left = deadline.left().ok_or_else(|| address.error(ErrorKind::Passing, LATE))?;
-        let bounded = self.inner.set_read_timeout(Some(left)).and_then(|()| self.inner.set_write_timeout(Some(left)));
-        bounded.map(|()| left).map_err(|error| address.error_of(&error))
+        let set = self.inner.set_read_timeout(Some(left)).and_then(|()| self.inner.set_write_timeout(Some(left)));
+        set.map(|()| left).map_err(|error| address.error_of(&error))
     }
 }
 
+/// The message about a reply that does not come in time.
 pub(super) const LATE: &str = "it does not answer in time";
 
-/// Checks the version and the mode in a server's answer to HELLO.
+/// Checks the version and the mode in a server's reply to HELLO.
 pub(super) fn check(address: &Address, hello: &Value) -> Result<(), Error> {
     let version = text_of(hello, "version").unwrap_or_default();
     let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
-    let version_is = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if version_is < VERSION_MIN {
+    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if found < VERSION_MIN {
         return Err(too_old(address, &version));
     }
     if text_of(hello, "mode").as_deref() == Some("cluster") {
@@ -161,7 +162,7 @@ pub(super) fn check(address: &Address, hello: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks in its answer to HELLO that a server is not a replica, which accepts no changes.
+/// Checks in a server's reply to HELLO that it is not a replica, which accepts no changes.
 pub(super) fn check_master(address: &Address, hello: &Value) -> Result<(), Error> {
     match text_of(hello, "role").as_deref() {
         Some("replica" | "slave") => Err(address.error(ErrorKind::Passing, REPLICA)),
@@ -175,7 +176,7 @@ fn too_old(address: &Address, version: &str) -> Error {
     address.error(ErrorKind::Lasting, &message)
 }
 
-/// The text of a field in the answer to HELLO.
+/// The text of a field in the reply to HELLO.
 fn text_of(hello: &Value, name: &str) -> Option<String> {
     let text = |value: &Value| match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),

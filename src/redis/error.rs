@@ -1,7 +1,8 @@
 //! Classifies errors: whether they pass by themselves, and what to do about them.
 
-use ::redis::{ErrorKind as Theirs, RedisError};
+use ::redis::{ErrorKind as RedisErrorKind, RedisError};
 
+use super::connection::LATE;
 use super::{Address, Error, ErrorKind};
 
 use ErrorKind::{Lasting, Passing};
@@ -39,8 +40,8 @@ pub(super) const CLUSTER: &str = "it is part of a cluster, whose keys are on sev
 
 impl Address {
     /// An error of the server at this address.
-    pub(super) fn error(&self, kind: ErrorKind, what: &str) -> Error {
-        let message = format!("redis at {}: {}", self.shown(), self.without_secrets(what));
+    pub(super) fn error(&self, kind: ErrorKind, text: &str) -> Error {
+        let message = format!("redis at {}: {}", self.shown(), self.without_secrets(text));
         Error { kind, message }
     }
 
@@ -50,22 +51,22 @@ impl Address {
             return self.error_of_server(code, error.detail().unwrap_or_default());
         }
         match error.kind() {
-            Theirs::AuthenticationFailed => self.error(Lasting, WRONG_LOGIN),
-            Theirs::InvalidClientConfig => self.error(Lasting, &said(&error.to_string())),
-            _ if is_untrusted(error) => self.error(Lasting, &said(&error.to_string())),
-            _ if error.is_timeout() => self.error(Passing, "it does not answer in time"),
-            _ => self.error(Passing, &said(&error.to_string())),
+            RedisErrorKind::AuthenticationFailed => self.error(Lasting, WRONG_LOGIN),
+            RedisErrorKind::InvalidClientConfig => self.error(Lasting, &on_one_line(&error.to_string())),
+            _ if is_untrusted(error) => self.error(Lasting, &on_one_line(&error.to_string())),
+            _ if error.is_timeout() => self.error(Passing, LATE),
+            _ => self.error(Passing, &on_one_line(&error.to_string())),
         }
     }
 
     /// Translates a server's error with this code and text.
     pub(super) fn error_of_server(&self, code: &str, detail: &str) -> Error {
-        let words = said(&format!("{code} {detail}"));
+        let message = on_one_line(&format!("{code} {detail}"));
         match CODES.iter().find(|(known, ..)| *known == code) {
-            Some((_, kind, help)) => self.error(*kind, &format!("{help} ({words})")),
+            Some((_, kind, help)) => self.error(*kind, &format!("{help} ({message})")),
             // A limit on clients passes: the command itself is valid.
-            None if detail.contains("max number of clients") => self.error(Passing, &words),
-            None => self.error(Lasting, &words),
+            None if detail.contains("max number of clients") => self.error(Passing, &message),
+            None => self.error(Lasting, &message),
         }
     }
 }
@@ -76,12 +77,12 @@ const UNTRUSTED: &[&str] = &["invalid peer certificate", "received fatal alert",
 
 /// Whether TLS has failed for a reason that does not pass by itself.
 fn is_untrusted(error: &RedisError) -> bool {
-    let words = error.to_string();
-    UNTRUSTED.iter().any(|known| words.contains(known))
+    let message = error.to_string();
+    UNTRUSTED.iter().any(|known| message.contains(known))
 }
 
-/// Reformats a foreign message as ours are: on one line, without a full stop.
-fn said(message: &str) -> String {
+/// Puts a foreign message on one line, without a full stop, as our own are.
+fn on_one_line(message: &str) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches('.').to_owned()
 }
 

@@ -5,14 +5,14 @@
 //! | `rgate:` and 24 bytes: the identity, each byte of which is combined by XOR with that of a digest of the gate's name | the coordinates of the record that came first: `topology/topic/id/partition/offset`, the topic's id as 32 hexadecimal digits |
 //!
 //! **Keys are short** because a server holds one for each record within the retention. With header and terminator, a
-//! key of 30 bytes takes 32 bytes there; one of 31 bytes takes 48, and leaving the mark takes about a third more of the
+//! key of 30 bytes takes 32 bytes there; one of 31 bytes takes 48, and setting its mark takes about a third more of the
 //! server's time. So a key has no room for the gate's name. Two gates share a mark only if two identities differ
 //! exactly as the digests of the gates' names do, which is infeasible to find.
 //!
-//! `SET key coordinates NX PX retention GET` leaves a mark or reads the existing one; a batch's marks are sent as one
-//! pipeline. A script takes a mark back after comparing it.
+//! `SET key coordinates NX PX retention GET` sets a mark or reads the existing one; a batch's marks are sent as one
+//! pipeline. A script removes a mark if it is still the caller's.
 //!
-//! **Invariant**: a mark is never changed. It is left only if there is none, and removed only by the task that left it
+//! **Invariant**: a mark is never changed. It is set only where there is none, and removed only by the task that set it
 //! or when it expires. **Failure**: after an error the connection is dropped, and the next call opens another.
 
 use std::io::Write as _;
@@ -33,7 +33,7 @@ const WAIT: Duration = Duration::from_secs(2);
 const KEY_PREFIX: &str = "rgate:";
 /// Makes digests of gates' names differ from all other digests.
 const NAME_DOMAIN: &[u8] = b"ratchet gate's name 1";
-/// A script that takes a mark back if it is the caller's.
+/// A script that removes a mark if it is still the caller's.
 const TAKE_BACK: &[u8] = b"if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0";
 
 /// The settings of a gate in Redis.
@@ -49,18 +49,18 @@ pub struct Settings {
 
 /// A gate kept in Redis.
 #[derive(Clone, Debug)]
-pub struct Redis {
+pub struct RedisGate {
     settings: Arc<Settings>,
 }
 
-impl Redis {
-    /// A gate with these settings. Does not connect.
+impl RedisGate {
+    /// A gate with these settings. Does not connect yet.
     pub fn new(settings: Settings) -> Self {
         Self { settings: Arc::new(settings) }
     }
 }
 
-impl Gate for Redis {
+impl Gate for RedisGate {
     fn session(&self) -> Box<dyn gate::Session> {
         Box::new(Session::new(Arc::clone(&self.settings)))
     }
@@ -72,22 +72,22 @@ struct Session {
     encoder: Encoder,
     connection: Option<Connection>,
     connecting: Option<Connecting>,
-    /// The coordinates that all records of a place share.
-    place: String,
+    /// The beginning of each mark: `topology/topic/id/partition/`. Kept for its memory.
+    mark_start: String,
 }
 
 impl Session {
     fn new(settings: Arc<Settings>) -> Self {
         let encoder = Encoder::new(&settings.name, settings.retention_ms);
-        Self { settings, encoder, connection: None, connecting: None, place: String::new() }
+        Self { settings, encoder, connection: None, connecting: None, mark_start: String::new() }
     }
 
-    /// Sends the encoded commands over the existing connection or a new one.
-    fn exchange(&mut self, count: usize, each: impl FnMut(Value) -> Result<(), Error>) -> Result<(), Error> {
+    /// Sends the `count` encoded commands over the existing connection or a new one.
+    fn exchange(&mut self, count: usize, on_reply: impl FnMut(Value) -> Result<(), Error>) -> Result<(), Error> {
         let deadline = Deadline::within(WAIT);
         let mut connection = self.connection(deadline)?;
         let commands = (&self.encoder.commands[..], count);
-        connection.exchange(&self.settings.address, commands, deadline, each)?;
+        connection.exchange(&self.settings.address, commands, deadline, on_reply)?;
         self.connection = Some(connection);
         Ok(())
     }
@@ -119,35 +119,35 @@ impl gate::Session for Session {
         if asked.is_empty() {
             return Ok(());
         }
-        self.place = place.to_string();
-        self.encoder.marks(&self.place, asked);
-        let (place, address) = (std::mem::take(&mut self.place), self.settings.address.clone());
-        let answered = self.exchange(asked.len(), |answer| {
-            answers.push(match answer {
+        self.mark_start = place.to_string();
+        self.encoder.set_marks(&self.mark_start, asked);
+        let (mark_start, address) = (std::mem::take(&mut self.mark_start), self.settings.address.clone());
+        let exchanged = self.exchange(asked.len(), |reply| {
+            answers.push(match reply {
                 Value::Nil => Answer::First,
-                Value::BulkString(mark) if mark.starts_with(place.as_bytes()) => Answer::Own,
+                Value::BulkString(mark) if mark.starts_with(mark_start.as_bytes()) => Answer::Own,
                 Value::BulkString(_) => Answer::Elsewhere,
                 _ => return Err(address.error(ErrorKind::Lasting, "unexpected reply to SET")),
             });
             Ok(())
         });
-        self.place = place;
-        answered
+        self.mark_start = mark_start;
+        exchanged
     }
 
     fn take_back(&mut self, place: &Place<'_>, asked: &[Asked]) -> Result<(), Error> {
         if asked.is_empty() {
             return Ok(());
         }
-        self.place = place.to_string();
-        self.encoder.take_back(&self.place, asked);
+        self.mark_start = place.to_string();
+        self.encoder.take_back(&self.mark_start, asked);
         self.exchange(asked.len(), |_| Ok(()))
     }
 
     fn reach(&mut self) -> Result<(), Error> {
         let deadline = Deadline::within(WAIT);
         let mut connection = self.connection(deadline)?;
-        connection.one(&self.settings.address, &::redis::cmd("PING"), deadline)?;
+        connection.carry_out(&self.settings.address, &::redis::cmd("PING"), deadline)?;
         self.connection = Some(connection);
         Ok(())
     }
@@ -155,7 +155,7 @@ impl gate::Session for Session {
 
 /// Encodes commands for the server into reused memory: nothing is allocated per record.
 struct Encoder {
-    key: KeyOf,
+    key: KeyEncoder,
     /// The arguments of SET that follow the coordinates.
     conditions: Vec<u8>,
     commands: Vec<u8>,
@@ -167,23 +167,23 @@ impl Encoder {
         for word in ["NX", "PX", &retention_ms.to_string(), "GET"] {
             bulk(&mut conditions, word.as_bytes());
         }
-        Self { key: KeyOf::new(name), conditions, commands: Vec::new() }
+        Self { key: KeyEncoder::new(name), conditions, commands: Vec::new() }
     }
 
-    /// Encodes commands that leave these records' marks where there are none.
-    fn marks(&mut self, place: &str, asked: &[Asked]) {
+    /// Encodes commands that set these records' marks where there are none.
+    fn set_marks(&mut self, mark_start: &str, asked: &[Asked]) {
         let Self { key, conditions, commands } = self;
         commands.clear();
         for Asked { identity, offset } in asked {
             commands.extend_from_slice(b"*7\r\n$3\r\nSET\r\n");
             key.put(commands, *identity);
-            put_mark(commands, place, *offset);
+            put_mark(commands, mark_start, *offset);
             commands.extend_from_slice(conditions);
         }
     }
 
-    /// Encodes commands that take these records' marks back.
-    fn take_back(&mut self, place: &str, asked: &[Asked]) {
+    /// Encodes commands that remove these records' marks.
+    fn take_back(&mut self, mark_start: &str, asked: &[Asked]) {
         let Self { key, commands, .. } = self;
         commands.clear();
         for Asked { identity, offset } in asked {
@@ -191,40 +191,40 @@ impl Encoder {
             bulk(commands, TAKE_BACK);
             bulk(commands, b"1");
             key.put(commands, *identity);
-            put_mark(commands, place, *offset);
+            put_mark(commands, mark_start, *offset);
         }
     }
 }
 
-/// A gate's keys.
-struct KeyOf {
+/// Encodes the keys of a gate.
+struct KeyEncoder {
     /// `$LENGTH\r\n` and the prefix.
     start: Vec<u8>,
-    name: [u8; IDENTITY_BYTES],
+    name_digest: [u8; IDENTITY_BYTES],
 }
 
-impl KeyOf {
+impl KeyEncoder {
     fn new(name: &str) -> Self {
         let start = format!("${}\r\n{KEY_PREFIX}", KEY_PREFIX.len() + IDENTITY_BYTES).into_bytes();
         let digest = Sha256::new().chain_update(NAME_DOMAIN).chain_update(name).finalize();
-        let mut name = [0; IDENTITY_BYTES];
-        name.copy_from_slice(&digest[..IDENTITY_BYTES]);
-        Self { start, name }
+        let mut name_digest = [0; IDENTITY_BYTES];
+        name_digest.copy_from_slice(&digest[..IDENTITY_BYTES]);
+        Self { start, name_digest }
     }
 
     fn put(&self, commands: &mut Vec<u8>, Identity(identity): Identity) {
         let mut bytes = identity;
-        bytes.iter_mut().zip(self.name).for_each(|(byte, name)| *byte ^= name);
+        bytes.iter_mut().zip(self.name_digest).for_each(|(byte, digest)| *byte ^= digest);
         commands.extend_from_slice(&self.start);
         commands.extend_from_slice(&bytes);
         commands.extend_from_slice(b"\r\n");
     }
 }
 
-fn put_mark(commands: &mut Vec<u8>, place: &str, offset: i64) {
+fn put_mark(commands: &mut Vec<u8>, mark_start: &str, offset: i64) {
     let digits = offset.checked_ilog10().map_or(1, |log| log as usize + 1);
     // Writing to memory does not fail.
-    let _ = write!(commands, "${}\r\n{place}{offset}\r\n", place.len() + digits);
+    let _ = write!(commands, "${}\r\n{mark_start}{offset}\r\n", mark_start.len() + digits);
 }
 
 /// Writes one part of a command.
@@ -267,7 +267,7 @@ mod tests {
             eval.arg(TAKE_BACK).arg(1).arg(&key).arg(&mark);
             taken_back.extend(eval.get_packed_command());
         }
-        encoder.marks("pay/in/3/", &asked);
+        encoder.set_marks("pay/in/3/", &asked);
         assert_eq!(String::from_utf8_lossy(&encoder.commands), String::from_utf8_lossy(&marks));
         encoder.take_back("pay/in/3/", &asked);
         assert_eq!(String::from_utf8_lossy(&encoder.commands), String::from_utf8_lossy(&taken_back));
@@ -277,7 +277,7 @@ mod tests {
     fn gates_with_different_names_have_different_keys() {
         let key = |name| {
             let mut commands = Vec::new();
-            KeyOf::new(name).put(&mut commands, Identity([7; IDENTITY_BYTES]));
+            KeyEncoder::new(name).put(&mut commands, Identity([7; IDENTITY_BYTES]));
             commands
         };
         assert_eq!(key("shop"), key("shop"));

@@ -1,15 +1,15 @@
 //! Redis: the only module that uses the crate `redis`.
 //!
-//! - [`Address`] is a server's address, including its secrets, which it never shows.
-//! - [`Connection`] sends commands in one piece and reads the answers in order, within a deadline.
+//! - [`Address`] is a server's address, including its password, which no message shows.
+//! - [`Connection`] sends several commands at once and reads the replies in order, within a deadline.
 //! - [`gate`] is a gate kept in Redis; [`requests`] remembers HTTP requests there.
 //!
-//! A server must be Redis 7.0 or later ([`VERSION_MIN`]), and the master if there are replicas. Clusters are not
-//! supported, since they spread keys over several servers.
+//! A server must be Redis 7.0 or later ([`VERSION_MIN`]), and the master if there are replicas. Redis
+//! Cluster is not supported, since it spreads Redis keys over several servers.
 //!
 //! **Failure**: an [`Error`] either passes by itself ([`ErrorKind::Passing`]) or needs a person to act
-//! ([`ErrorKind::Lasting`]); messages contain no secrets. After an error a connection is dropped, since answers may
-//! still be on their way.
+//! ([`ErrorKind::Lasting`]); messages contain no secrets. After an error a connection is dropped, since replies may
+//! still arrive on it.
 
 mod address;
 mod connection;

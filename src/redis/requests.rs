@@ -38,11 +38,12 @@ use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt
 
 mod by_hand;
 
-/// The timeouts for connecting and for an answer.
+/// The timeouts for connecting and for a reply.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
-const ANSWER_WAIT: Duration = Duration::from_secs(5);
+const REPLY_WAIT: Duration = Duration::from_secs(5);
 /// The error codes of a replica: for a change, and for any command while it has lost its master.
 const DEMOTED: [&str; 2] = ["READONLY", "MASTERDOWN"];
+/// The prefix of keys.
 const PREFIX: &str = "ratchet:request:";
 
 /// Requests and their answers in Redis.
@@ -77,21 +78,25 @@ impl Requests {
     async fn open(&self) -> Result<Asked<'_, MultiplexedConnection, Error>, Error> {
         let connect = || {
             let address = self.address.clone();
-            async move { connect(&address).await.map_err(of) }
+            async move { connect(&address).await.map_err(http_error) }
         };
         self.connection.get(|_| true, connect).await
     }
 
-    /// The result of a command. Records whether its connection can still be used.
-    fn said<T>(&self, open: Asked<'_, MultiplexedConnection, Error>, said: Result<T, RedisError>) -> Result<T, Error> {
-        let error = match said {
-            Ok(said) => {
+    /// The reply to a command. Records whether its connection can still be used.
+    fn checked<T>(
+        &self,
+        open: Asked<'_, MultiplexedConnection, Error>,
+        reply: Result<T, RedisError>,
+    ) -> Result<T, Error> {
+        let error = match reply {
+            Ok(reply) => {
                 open.answered();
-                return Ok(said);
+                return Ok(reply);
             }
             Err(error) => error,
         };
-        let shown = meaning(&self.address, &error);
+        let shown = http_error_of(&self.address, &error);
         let is_demoted = error.code().is_some_and(|code| DEMOTED.contains(&code));
         if is_demoted || error.is_unrecoverable_error() || error.is_connection_dropped() {
             open.broken(&shown);
@@ -106,18 +111,19 @@ impl Requests {
 
     async fn run<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, Error> {
         let open = self.open().await?;
-        let said = script.invoke_async(&mut open.clone()).await;
-        self.said(open, said)
+        let reply = script.invoke_async(&mut open.clone()).await;
+        self.checked(open, reply)
     }
 
-    async fn kept(&self, script: &ScriptInvocation<'_>) -> Result<Kept, Error> {
+    /// Runs a script that returns whether the request still has the caller's token.
+    async fn run_fenced(&self, script: &ScriptInvocation<'_>) -> Result<Kept, Error> {
         Ok(if self.run::<bool>(script).await? { Kept::Yes } else { Kept::Fenced })
     }
 }
 
 async fn connect(address: &Address) -> Result<MultiplexedConnection, super::Error> {
     let config =
-        AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_WAIT)).set_response_timeout(Some(ANSWER_WAIT));
+        AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_WAIT)).set_response_timeout(Some(REPLY_WAIT));
     let connected = address.client().get_multiplexed_async_connection_with_config(&config).await;
     let mut open = connected.map_err(|error| address.error_of(&error))?;
     let hello: Value = ::redis::cmd("HELLO").query_async(&mut open).await.map_err(|error| address.error_of(&error))?;
@@ -141,13 +147,13 @@ fn key(id: Id) -> String {
 }
 
 /// Translates an error of the crate `redis` for the HTTP layer.
-fn meaning(address: &Address, error: &RedisError) -> Error {
+fn http_error_of(address: &Address, error: &RedisError) -> Error {
     let shown = address.error_of(error);
-    if error.code() == Some(NO_ROOM) { Error::Full(shown.message) } else { of(shown) }
+    if error.code() == Some(NO_ROOM) { Error::Full(shown.message) } else { http_error(shown) }
 }
 
 /// Translates an error for the HTTP layer.
-fn of(error: super::Error) -> Error {
+fn http_error(error: super::Error) -> Error {
     match error.kind {
         ErrorKind::Passing => Error::Unavailable(error.message),
         ErrorKind::Lasting => Error::Refused(error.message),
@@ -184,7 +190,7 @@ impl Store for Requests {
     fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
         Box::pin(async move {
             let mut script = self.scripts.extend.key(key(held.id));
-            self.kept(script.arg(&held.token.0[..]).arg(ms(lease))).await
+            self.run_fenced(script.arg(&held.token.0[..]).arg(ms(lease))).await
         })
     }
 
@@ -196,14 +202,14 @@ impl Store for Requests {
                 .arg(answer.encode())
                 .arg(answer.body != AnswerBody::CutOff)
                 .arg(ms(retention));
-            self.kept(&script).await
+            self.run_fenced(&script).await
         })
     }
 
     fn release(&self, held: Held) -> Reply<'_, Kept> {
         Box::pin(async move {
             let mut script = self.scripts.release.key(key(held.id));
-            self.kept(script.arg(&held.token.0[..])).await
+            self.run_fenced(script.arg(&held.token.0[..])).await
         })
     }
 
@@ -218,9 +224,9 @@ impl Store for Requests {
             let hello = ::redis::cmd("HELLO").query_async::<Value>(&mut open.clone()).await;
             let hello = match hello {
                 Ok(hello) => hello,
-                Err(error) => return self.said(open, Err(error)),
+                Err(error) => return self.checked(open, Err(error)),
             };
-            let checked = check_master(&self.address, &hello).map_err(of);
+            let checked = check_master(&self.address, &hello).map_err(http_error);
             match &checked {
                 Ok(()) => open.answered(),
                 Err(error) => open.broken(error),
@@ -237,14 +243,14 @@ mod tests {
     #[test]
     fn full_server_is_recognised_by_its_error_code() {
         let address = Address::read("redis://h").unwrap();
-        let told = |line: &str| {
-            let said = ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
-            meaning(&address, &said.and_then(Value::extract_error).unwrap_err())
+        let error_of = |line: &str| {
+            let reply = ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
+            http_error_of(&address, &reply.and_then(Value::extract_error).unwrap_err())
         };
-        let full = told("OOM command not allowed when used memory > 'maxmemory'.");
+        let full = error_of("OOM command not allowed when used memory > 'maxmemory'.");
         assert!(matches!(&full, Error::Full(words) if words.contains("raise its maxmemory")), "{full}");
-        let other = told("MISCONF it is full: raise its maxmemory, or shorten the retention");
+        let other = error_of("MISCONF it is full: raise its maxmemory, or shorten the retention");
         assert!(matches!(other, Error::Unavailable(_)), "its code counts, not its text: {other}");
-        assert!(matches!(told("NOPERM this user has no permissions"), Error::Refused(_)));
+        assert!(matches!(error_of("NOPERM this user has no permissions"), Error::Refused(_)));
     }
 }

@@ -66,7 +66,7 @@ pub fn gate(topology: &Topology) -> Result<Option<Arc<dyn Gate>>, effect::Error>
         message: format!("`gate.redis.url` is not the address of a server of Redis: {problem}"),
     })?;
     let settings = redis::gate::Settings { address, name: gate.name.clone(), retention_ms: gate.retention_ms };
-    Ok(Some(Arc::new(redis::gate::Redis::new(settings))))
+    Ok(Some(Arc::new(redis::gate::RedisGate::new(settings))))
 }
 
 /// The provider that the topology calls; `None` if it calls none.
@@ -79,11 +79,11 @@ pub fn provider(topology: &Topology) -> Result<Option<Arc<dyn Provider>>, effect
     let settings = http::Settings {
         method: calls.method.as_str().to_owned(),
         key_header: calls.key.clone(),
-        window: terms.policy.key,
+        key_window: terms.policy.key,
         timeout: terms.timeout,
         in_flight: terms.in_flight,
         rate: terms.rate.map(Rate::per_second),
-        result_max: terms.result.as_ref().map(|result| result.max),
+        body_bytes_max: terms.result.as_ref().map(|result| result.max),
         authorities: None,
     };
     Ok(Some(Arc::new(http::Http::new(settings)?)))
@@ -97,11 +97,11 @@ pub fn handler(
 ) -> Option<Arc<dyn Provider>> {
     let terms = &topology.handler()?.terms;
     let settings = handler::Settings {
-        window: terms.policy.key,
+        key_window: terms.policy.key,
         timeout: terms.timeout,
         in_flight: terms.in_flight,
         rate: terms.rate.map(Rate::per_second),
-        result_max: terms.result.as_ref().map(|result| result.max),
+        reply_bytes_max: terms.result.as_ref().map(|result| result.max),
         database,
         clock: http::system_clock(),
     };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ratchet::effect::gate::{Asked, Gate, IDENTITY_BYTES, Identity, Place};
 use ratchet::redis::Address;
-use ratchet::redis::gate::{Redis, Settings};
+use ratchet::redis::gate::{RedisGate, Settings};
 
 use crate::gates::gated::{assert_each_once, counted, gated};
 use crate::job::{Job, SESSION_TIMEOUT};
@@ -148,7 +148,7 @@ fn call_is_over_in_time_however_slowly_answers_come() {
     let server = Server::start(&[]);
     let relay = Relay::to(server.port.number());
     let address = Address::read(&format!("redis://127.0.0.1:{}", relay.port)).expect("an address");
-    let mut session = Redis::new(Settings { address, name: "slow".to_owned(), retention_ms: 60_000 }).session();
+    let mut session = RedisGate::new(Settings { address, name: "slow".to_owned(), retention_ms: 60_000 }).session();
     session.reach().expect("it is there");
     let asked: Vec<_> =
         (0..60).map(|number| Asked { identity: Identity([number; IDENTITY_BYTES]), offset: number.into() }).collect();

@@ -24,7 +24,7 @@ fn digest(length: usize) -> Body {
 
 #[test]
 fn body_is_kept_up_to_its_bound_and_hashed_beyond() {
-    let settings = |result_max| Settings { result_max, ..settings() };
+    let settings = |body_bytes_max| Settings { body_bytes_max, ..settings() };
     let cases = [
         (Some(1 << 20), 1 << 20, Body::Whole(vec![b'a'; 1 << 20])),
         (Some(1 << 20), (1 << 20) + 1, digest((1 << 20) + 1)),
@@ -32,9 +32,9 @@ fn body_is_kept_up_to_its_bound_and_hashed_beyond() {
         (Some(0), HASHED_MAX, digest(HASHED_MAX)),
         (None, 1 << 10, Body::None),
     ];
-    for (result_max, length, expected) in cases {
-        let (heard, provider, mut caller) = answered(settings(result_max), Plan::Long(length));
-        assert!(heard.body == expected, "{result_max:?}, {length} bytes");
+    for (body_bytes_max, length, expected) in cases {
+        let (heard, provider, mut caller) = answered(settings(body_bytes_max), Plan::Long(length));
+        assert!(heard.body == expected, "{body_bytes_max:?}, {length} bytes");
         assert_eq!(heard.message, None);
         caller.call(rendered(&provider.url("/"), "b"));
         let connections: Vec<_> = provider.seen().iter().map(|seen| seen.connection).collect();
@@ -45,11 +45,11 @@ fn body_is_kept_up_to_its_bound_and_hashed_beyond() {
 /// 100 MB: the status counts, the connection is dropped, and little of it was read.
 #[test]
 fn huge_body_is_not_read_to_its_end() {
-    for result_max in [None, Some(0), Some(64 << 10)] {
-        let (heard, provider, mut caller) = answered(Settings { result_max, ..settings() }, Plan::Long(100 << 20));
+    for body_bytes_max in [None, Some(0), Some(64 << 10)] {
+        let (heard, provider, mut caller) = answered(Settings { body_bytes_max, ..settings() }, Plan::Long(100 << 20));
         assert_eq!(heard.body, Body::None);
         let message =
-            result_max.map(|_| "the body of the answer 201 was cut: it is longer than 8388608 bytes".to_owned());
+            body_bytes_max.map(|_| "the body of the answer 201 was cut: it is longer than 8388608 bytes".to_owned());
         assert_eq!(heard.message, message);
         assert_eq!(code(&caller.call(rendered(&provider.url("/"), "b"))), 201);
         assert_eq!(provider.seen().last().unwrap().connection, 1);
@@ -59,13 +59,13 @@ fn huge_body_is_not_read_to_its_end() {
 #[test]
 fn body_without_an_end_takes_as_long_as_an_attempt_may() {
     let timeout = Duration::from_secs(1);
-    for result_max in [None, Some(64 << 10)] {
+    for body_bytes_max in [None, Some(64 << 10)] {
         let began = Instant::now();
-        let (heard, provider, mut caller) = answered(Settings { result_max, timeout, ..settings() }, Plan::Endless);
+        let (heard, provider, mut caller) = answered(Settings { body_bytes_max, timeout, ..settings() }, Plan::Endless);
         assert!(began.elapsed() >= timeout && heard.took >= timeout);
         assert_eq!(heard.body, Body::None);
         let message = "the body of the answer 201 was cut: not at its end within 1s";
-        assert_eq!(heard.message.as_deref(), result_max.map(|_| message));
+        assert_eq!(heard.message.as_deref(), body_bytes_max.map(|_| message));
         assert_eq!(code(&caller.call(rendered(&provider.url("/"), "b"))), 201);
     }
 }

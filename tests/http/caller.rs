@@ -16,11 +16,11 @@ pub fn settings() -> Settings {
     Settings {
         method: "POST".to_owned(),
         key_header: Some("Idempotency-Key".to_owned()),
-        window: None,
+        key_window: None,
         timeout: Duration::from_secs(10),
         in_flight: 64,
         rate: None,
-        result_max: Some(64 << 10),
+        body_bytes_max: Some(64 << 10),
         authorities: None,
     }
 }

@@ -62,12 +62,12 @@ fn another_request_under_a_key_names_it() {
 #[test]
 fn body_about_the_key_is_read_for_every_rule_that_needs_it() {
     let provider = Provider::start();
-    for result_max in [None, Some(0), Some(3)] {
-        let mut caller = Caller::new(Settings { result_max, ..settings() });
+    for body_bytes_max in [None, Some(0), Some(3)] {
+        let mut caller = Caller::new(Settings { body_bytes_max, ..settings() });
         provider.next([Move::answer(400).body(Plan::Bytes(b"{\"type\": \"idempotency_error\"}".to_vec()))]);
         let heard = caller.call(rendered(&provider.url("/"), "a"));
-        assert_eq!(heard.answer, Answer::Status(Status { names_key: true, ..Status::of(400) }), "{result_max:?}");
-        assert_eq!(matches!(heard.body, Body::Digest { bytes: 29, .. }), result_max.is_some(), "{heard:?}");
+        assert_eq!(heard.answer, Answer::Status(Status { names_key: true, ..Status::of(400) }), "{body_bytes_max:?}");
+        assert_eq!(matches!(heard.body, Body::Digest { bytes: 29, .. }), body_bytes_max.is_some(), "{heard:?}");
     }
 }
 

@@ -90,8 +90,8 @@ fn panic_in_the_thread_is_heard() {
             now => now,
         })
     };
-    let window = KeyWindow::new(Duration::from_secs(100), Duration::from_secs(10), Duration::from_secs(5));
-    let settings = Settings { window, in_flight: 4, ..settings() };
+    let key_window = KeyWindow::new(Duration::from_secs(100), Duration::from_secs(10), Duration::from_secs(5));
+    let settings = Settings { key_window, in_flight: 4, ..settings() };
     let mut caller = Caller::of(&Http::with_clock(settings, clock).unwrap());
     for round in 0..3 {
         provider.next([Move::silence(), Move::silence().acting()]);

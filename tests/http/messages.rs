@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ratchet::effect::http::{Http, Settings, is_own_header};
+use ratchet::effect::http::{Http, Settings, is_reserved_header};
 use ratchet::effect::provider::Rendered;
 
 use crate::http::caller::{Caller, assert_not_sent, code, key, rendered, settings};
@@ -98,7 +98,7 @@ fn what_could_be_taken_for_another_request_is_not_sent() {
         assert_not_sent(&caller.call(refused), "is not a valid header name");
     }
     for name in ["Host", "content-length", "Transfer-Encoding", "connection", "upgrade", "te", "expect", "trailer"] {
-        assert!(is_own_header(name));
+        assert!(is_reserved_header(name));
         let refused = Rendered { headers: headers(&[(name, b"7")]), ..rendered(&provider.url("/"), "a") };
         assert_not_sent(&caller.call(refused), "reserved for HTTP itself");
     }

@@ -72,7 +72,7 @@ fn window() -> KeyWindow {
 #[test]
 fn request_that_waits_beyond_its_window_is_too_late() {
     let (provider, clock) = (Provider::start(), Clock::default());
-    let settings = Settings { in_flight: 1, window: Some(window()), ..settings() };
+    let settings = Settings { in_flight: 1, key_window: Some(window()), ..settings() };
     let mut caller = Caller::with_clock(settings, &clock);
     provider.next([Move::act().slow(Duration::from_millis(1_500))]);
     clock.set(84_999);
@@ -96,7 +96,7 @@ fn request_that_waits_beyond_its_window_is_too_late() {
 #[test]
 fn window_is_looked_at_after_connecting() {
     let (provider, clock) = (Provider::by_two(), Clock::default());
-    let settings = Settings { window: Some(window()), authorities: Some(provider.authority()), ..settings() };
+    let settings = Settings { key_window: Some(window()), authorities: Some(provider.authority()), ..settings() };
     let through = crate::http::connecting::Slow::start(provider.port, Duration::from_secs(2));
     let mut caller = Caller::with_clock(settings, &clock);
     caller.submit(rendered(&format!("https://localhost:{}/", through.port), "a"));

@@ -6,7 +6,7 @@ use std::{fs, io};
 use http_body_util::BodyExt;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use ratchet::tls::{ONE, TWO};
+use ratchet::tls::{ALPN_HTTP_1_1, ALPN_HTTP_2};
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
@@ -36,13 +36,13 @@ async fn clients_speak_both_versions_by_tls() {
     let (certificate, key) = (authority.path("server.pem"), authority.path("server.key"));
     let tls = format!("tls: {{certificate: '{}', key: '{}'}}", certificate.display(), key.display());
     let proxy = room.start(&service.url(), &tls);
-    let stream = connect(&proxy, &[ONE]).await;
+    let stream = connect(&proxy, &[ALPN_HTTP_1_1]).await;
     let (mut one, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     let first = whole(one.send_request(charge("k", "{}")).await.unwrap()).await;
     assert_eq!((first.status(), first.is_replayed()), (201, false));
     assert_eq!(service.last().headers["x-forwarded-proto"], "https");
-    let stream = connect(&proxy, &[TWO]).await;
+    let stream = connect(&proxy, &[ALPN_HTTP_2]).await;
     let (mut two, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     let again = whole(two.send_request(for_two(charge("k", "{}"))).await.unwrap()).await;
@@ -94,16 +94,17 @@ async fn replaced_certificate_is_shown_to_new_connections() {
     put(first, "server.key", &key);
     let proxy = room
         .start(&service.url(), &format!("tls: {{certificate: '{}', key: '{}'}}", certificate.display(), key.display()));
-    let (mut before, connection) = http1::handshake(TokioIo::new(connect(&proxy, &[ONE]).await)).await.unwrap();
+    let (mut before, connection) =
+        http1::handshake(TokioIo::new(connect(&proxy, &[ALPN_HTTP_1_1]).await)).await.unwrap();
     tokio::spawn(connection);
     put(&second, "server.pem", &certificate);
-    connect(&proxy, &[ONE]).await;
+    connect(&proxy, &[ALPN_HTTP_1_1]).await;
     fs::write(&certificate, "-----BEGIN CERTIFICATE-----\nMIIB").unwrap();
-    connect(&proxy, &[ONE]).await;
+    connect(&proxy, &[ALPN_HTTP_1_1]).await;
     put(&second, "server.pem", &certificate);
     put(&second, "server.key", &key);
-    trusting(&proxy, &second, &[ONE]).await.unwrap();
-    assert!(trusting(&proxy, first, &[ONE]).await.is_err());
+    trusting(&proxy, &second, &[ALPN_HTTP_1_1]).await.unwrap();
+    assert!(trusting(&proxy, first, &[ALPN_HTTP_1_1]).await.is_err());
     let answered = whole(before.send_request(charge("k", "{}")).await.unwrap()).await;
     assert_eq!(answered.status(), 201, "a connection that is open goes on");
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ratchet::effect::gate::{Answer, Asked, Gate as _, Identity, Place, RowOf};
 use ratchet::redis::Address;
-use ratchet::redis::gate::{Redis as Driver, Settings};
+use ratchet::redis::gate::{RedisGate as Driver, Settings};
 use serde::{Deserialize, Serialize};
 
 use super::Data;

@@ -17,9 +17,9 @@ pub use self::renewed::Renewed;
 mod renewed;
 
 /// HTTP/2, as the two sides of TLS agree upon it.
-pub const TWO: &[u8] = b"h2";
+pub const ALPN_HTTP_2: &[u8] = b"h2";
 /// HTTP/1.1, as the two sides of TLS agree upon it.
-pub const ONE: &[u8] = b"http/1.1";
+pub const ALPN_HTTP_1_1: &[u8] = b"http/1.1";
 
 /// How TLS is spoken with servers, whose certificates are from the authorities in this file, or from the system's, which
 /// are read once.

@@ -114,8 +114,8 @@ impl Replay {
         JournalWriter::default().push(step)
     }
 
-    /// A message with both lists, for people.
-    pub fn differs(&self) -> String {
+    /// A message that the steps differ from the recorded ones, with both lists.
+    pub fn difference(&self) -> String {
         let mut recorded: Vec<&str> = Vec::new();
         for step in &self.recorded {
             if recorded.last() != Some(&step.name.as_str()) {
@@ -180,7 +180,7 @@ mod tests {
         let mut replay = replay(&[("a", done(b"1")), ("b", OwnedHow::Begun), ("b", done(b"2")), (REJECTED, done(b""))]);
         assert_eq!(replay.next("a"), Next::Recorded(done(b"1")));
         assert_eq!(replay.next("x"), Next::Differs);
-        let words = replay.differs();
+        let words = replay.difference();
         assert!(words.contains("remembered are `a`, `b`, (rejected); now there are `a`, `x`"), "{words}");
     }
 

@@ -38,7 +38,7 @@ pub(super) struct Lane {
 pub struct Attempt {
     run: Pin<Box<dyn Future<Output = End>>>,
     progress: Rc<Progress>,
-    result_max: Option<usize>,
+    reply_bytes_max: Option<usize>,
 }
 
 /// The outcome of an attempt, as reported to its lane.
@@ -72,7 +72,7 @@ impl Attempt {
     ) -> Option<(Self, mpsc::UnboundedSender<i64>)> {
         let Asks::Handler(work) = &request.asks else { return None };
         let (tell_run, committed) = mpsc::unbounded_channel();
-        let Settings { timeout, result_max, .. } = *handler.settings;
+        let Settings { timeout, reply_bytes_max, .. } = *handler.settings;
         let progress = Rc::new(Progress::new(timeout));
         let steps = Steps::new(Parts {
             work: Arc::clone(work),
@@ -90,7 +90,7 @@ impl Attempt {
         };
         let run = AssertUnwindSafe(run).catch_unwind();
         let run = run.map(|ran| ran.unwrap_or_else(|panic| End::Failed(panicked(&*panic))));
-        Some((Self { run: Box::pin(run), progress, result_max }, tell_run))
+        Some((Self { run: Box::pin(run), progress, reply_bytes_max }, tell_run))
     }
 
     /// Ends an attempt that has taken too long, wherever it is.
@@ -102,7 +102,7 @@ impl Attempt {
     fn ended(&self, end: End) -> Ended {
         let status = |code| Answer::Status(Status::of(code));
         let (answer, body, message) = match end {
-            End::Done(reply) => (status(200), body(reply, self.result_max), None),
+            End::Done(reply) => (status(200), body(reply, self.reply_bytes_max), None),
             End::Rejected { reason, is_certain: true } => (Answer::Refused, Body::None, Some(reason)),
             End::Rejected { reason, is_certain: false } => (status(422), Body::None, Some(reason)),
             // Like a provider's replayed error: nobody will find out what happened.

@@ -1,4 +1,5 @@
-//! The settings of a handler: how long its steps may take, how many run at once, where their transactions are.
+//! The settings of a handler: how long its steps may take, how many run at once, and the database of their
+//! transactions.
 
 use std::time::Duration;
 
@@ -10,15 +11,16 @@ use crate::effect::postgres::steps::Database;
 #[derive(Clone)]
 pub struct Settings {
     /// How long the providers that a step calls honour its key; `None` if they honour no keys.
-    pub window: Option<KeyWindow>,
-    /// How long a step may take, together with the function's own work around it.
+    pub key_window: Option<KeyWindow>,
+    /// How long a step may take, together with the function's own work before and after it.
     pub timeout: Duration,
-    /// The most functions of a lane that run at once.
+    /// The most runs of the function in a lane at once.
     pub in_flight: usize,
-    /// The most functions of a lane that begin in a second, and at most a tenth of that at once.
+    /// The most runs of the function that a lane begins in a second. A burst has at most a tenth of that number, or one
+    /// run if that is more.
     pub rate: Option<f64>,
     /// The most bytes of a reply that are kept; `None` if replies are not wanted.
-    pub result_max: Option<usize>,
+    pub reply_bytes_max: Option<usize>,
     /// The database of steps' transactions; `None` if steps have no transactions.
     pub database: Option<Database>,
     /// The wall clock.

@@ -115,13 +115,13 @@ impl Steps {
     {
         self.make_room()?;
         let is_unmarked = !is_marked && !sabotage::is_on(Sabotage::MarkNotWritten);
-        if self.settings.window.is_none() && is_unmarked {
+        if self.settings.key_window.is_none() && is_unmarked {
             self.pending.push(OwnedStep { name: name.to_owned(), how: OwnedHow::Begun });
         }
         self.commit().await?;
         if self
             .settings
-            .window
+            .key_window
             .is_some_and(|window| !window.allows_step(self.request.first_at_ms, (self.settings.clock)()))
         {
             return Err(self.halt(Halt::TooLate));
@@ -243,9 +243,9 @@ impl Steps {
     pub(super) async fn finish(mut self, came: Result<Reply, StepError>) -> End {
         let halted = match (self.halted(), came) {
             (Some(halt), _) => halt,
-            (None, Ok(_)) if !self.replay.is_over() => Halt::Stops(self.replay.differs()),
+            (None, Ok(_)) if !self.replay.is_over() => Halt::Stops(self.replay.difference()),
             (None, Ok(reply)) => return End::Done(reply),
-            (None, Err(error)) if error.is_rejected() => match self.reject(error.to_string()).await {
+            (None, Err(error)) if error.is_rejected() => match self.undo_all(error.to_string()).await {
                 Ok((reason, is_certain)) => return End::Rejected { reason, is_certain },
                 Err(halt) => halt,
             },
@@ -294,7 +294,7 @@ impl Steps {
         }
         match self.replay.next(name) {
             Next::Differs => {
-                let words = self.replay.differs();
+                let words = self.replay.difference();
                 Err(self.halt(Halt::Stops(words)))
             }
             next => Ok(next),

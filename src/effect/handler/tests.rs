@@ -19,18 +19,18 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn keyed() -> Settings {
     Settings {
-        window: KeyWindow::new(SECOND * 100, SECOND * 10, SECOND * 5),
+        key_window: KeyWindow::new(SECOND * 100, SECOND * 10, SECOND * 5),
         timeout: SECOND * 10,
         in_flight: 8,
         rate: None,
-        result_max: Some(1024),
+        reply_bytes_max: Some(1024),
         database: None,
         clock: Arc::new(|| 1_000_000),
     }
 }
 
 fn keyless() -> Settings {
-    Settings { window: None, ..keyed() }
+    Settings { key_window: None, ..keyed() }
 }
 
 fn work(value: &str) -> Arc<Work> {

@@ -64,13 +64,13 @@ pub(super) struct Read {
 pub(super) async fn read(shared: &Shared, head: &Parts, mut stream: Stream, deadline: Instant) -> Read {
     let code = head.status.as_u16();
     let is_about_key = shared.key_header.as_ref().filter(|_| matches!(code, 400 | 422));
-    let mut reading = Reading::new(shared.result_max, is_about_key.is_some());
+    let mut reading = Reading::new(shared.body_bytes_max, is_about_key.is_some());
     let ended = tokio::time::timeout_at(deadline, reading.take(&mut stream)).await;
     let trouble = ended.unwrap_or_else(|_| Err(format!("not at its end within {:?}", shared.timeout))).err();
     let names_key = is_about_key.is_some_and(|header| names_key(reading.beginning(), header.as_str()));
     let status = Status { names_key, ..read_head(code, &head.headers, (shared.clock)()) };
     let is_whole = trouble.is_none();
-    let message = trouble.filter(|_| shared.result_max.is_some());
+    let message = trouble.filter(|_| shared.body_bytes_max.is_some());
     let message = message.map(|why| format!("the body of the answer {code} was cut off: {why}"));
     Read { status, body: if is_whole { reading.body() } else { Body::None }, message, is_whole }
 }
@@ -84,22 +84,22 @@ fn read_head(code: u16, headers: &HeaderMap, now_ms: i64) -> Status {
 
 /// What was read of a body so far.
 struct Reading {
-    result_max: Option<usize>,
+    body_bytes_max: Option<usize>,
     /// How many bytes of the beginning are kept.
     kept_max: usize,
     kept: Vec<u8>,
-    /// Set once there are more than `result_max` bytes.
+    /// Set once there are more than `body_bytes_max` bytes.
     hasher: Option<Sha256>,
     bytes: usize,
     most: usize,
 }
 
 impl Reading {
-    fn new(result_max: Option<usize>, is_about_key: bool) -> Self {
+    fn new(body_bytes_max: Option<usize>, is_about_key: bool) -> Self {
         let named_max = if is_about_key { NAMED_MAX } else { 0 };
-        let kept_max = result_max.unwrap_or(0).max(named_max);
-        let most = result_max.map_or(DRAINED_MAX, |max| max.max(HASHED_MAX));
-        Self { result_max, kept_max, kept: Vec::new(), hasher: None, bytes: 0, most }
+        let kept_max = body_bytes_max.unwrap_or(0).max(named_max);
+        let most = body_bytes_max.map_or(DRAINED_MAX, |max| max.max(HASHED_MAX));
+        Self { body_bytes_max, kept_max, kept: Vec::new(), hasher: None, bytes: 0, most }
     }
 
     /// Reads a body to its end.
@@ -115,8 +115,8 @@ impl Reading {
 
     fn add(&mut self, chunk: &[u8]) {
         let bytes = self.bytes.saturating_add(chunk.len());
-        if self.hasher.is_none() && self.result_max.is_some_and(|max| bytes > max) {
-            // Everything so far is in `kept`: it was not more than `result_max`.
+        if self.hasher.is_none() && self.body_bytes_max.is_some_and(|max| bytes > max) {
+            // Everything so far is in `kept`: it was not more than `body_bytes_max`.
             self.hasher = Some(Sha256::new_with_prefix(&self.kept));
         }
         if let Some(hasher) = &mut self.hasher {
@@ -133,7 +133,7 @@ impl Reading {
 
     fn body(self) -> Body {
         match self.hasher {
-            _ if self.bytes == 0 || self.result_max.is_none() => Body::None,
+            _ if self.bytes == 0 || self.body_bytes_max.is_none() => Body::None,
             None => Body::Whole(self.kept),
             Some(hasher) => Body::Digest { sha256: hasher.finalize().into(), bytes: self.bytes as u64 },
         }
@@ -147,8 +147,8 @@ mod tests {
 
     use super::*;
 
-    fn read(result_max: Option<usize>, is_about_key: bool, chunks: &[&[u8]]) -> Reading {
-        let mut reading = Reading::new(result_max, is_about_key);
+    fn read(body_bytes_max: Option<usize>, is_about_key: bool, chunks: &[&[u8]]) -> Reading {
+        let mut reading = Reading::new(body_bytes_max, is_about_key);
         chunks.iter().for_each(|chunk| reading.add(chunk));
         reading
     }
@@ -172,9 +172,13 @@ mod tests {
             (Some(0), &[b""], Body::None),
             (None, &[b"abc"], Body::None),
         ];
-        for (result_max, chunks, expected) in cases {
+        for (body_bytes_max, chunks, expected) in cases {
             for is_about_key in [false, true] {
-                assert_eq!(read(result_max, is_about_key, chunks).body(), expected, "{result_max:?} {chunks:?}");
+                assert_eq!(
+                    read(body_bytes_max, is_about_key, chunks).body(),
+                    expected,
+                    "{body_bytes_max:?} {chunks:?}"
+                );
             }
         }
     }

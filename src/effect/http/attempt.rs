@@ -96,7 +96,7 @@ async fn prepare(pool: &Pool, job: &Job) -> Result<(Lease, Outgoing), String> {
 
 /// Whether the key's window forbids writing a request now.
 fn is_too_late(shared: &Shared, request: &provider::Request) -> bool {
-    let window = shared.window.as_ref().filter(|_| request.asks.key().is_some());
+    let window = shared.key_window.as_ref().filter(|_| request.asks.key().is_some());
     window.is_some_and(|window| !window.allows(request.first_at_ms, (shared.clock)()))
 }
 

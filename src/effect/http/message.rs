@@ -13,7 +13,7 @@ use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 use hyper::{Method, Request, Uri};
 use percent_encoding::percent_decode_str;
 
-use super::settings::{Shared, is_own_header};
+use super::settings::{Shared, is_reserved_header};
 use crate::effect::provider::Rendered;
 
 /// Without a version: each attempt has the same bytes, whichever release makes it.
@@ -172,7 +172,7 @@ fn read_headers(shared: &Shared, rendered: &Rendered) -> Result<HeaderMap, Strin
     for (name, value) in &rendered.headers {
         let header =
             HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} is not a valid header name"))?;
-        if is_own_header(header.as_str()) {
+        if is_reserved_header(header.as_str()) {
             return Err(format!("the header {header} cannot be set: it is reserved for HTTP itself"));
         }
         let value = HeaderValue::from_bytes(value).map_err(|_| {

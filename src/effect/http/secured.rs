@@ -8,7 +8,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::settings::Shared;
-use crate::tls::{ONE, TWO};
+use crate::tls::{ALPN_HTTP_1_1, ALPN_HTTP_2};
 use crate::words::said;
 
 /// Performs the TLS handshake with a host. Returns whether HTTP/2 was agreed upon, which is offered if `may_be_two`.
@@ -20,12 +20,12 @@ pub(super) async fn handshake<T: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<(TlsStream<T>, bool), String> {
     let mut config = shared.tls.now()?;
     if !may_be_two {
-        Arc::make_mut(&mut config).alpn_protocols = vec![ONE.to_vec()];
+        Arc::make_mut(&mut config).alpn_protocols = vec![ALPN_HTTP_1_1.to_vec()];
     }
     let name =
         ServerName::try_from(host.to_owned()).map_err(|_| format!("{host} is not a valid name for a certificate"))?;
     let stream = TlsConnector::from(config).connect(name, stream).await;
     let stream = stream.map_err(|error| format!("no TLS with {host}: {}", said(&error)))?;
-    let is_two = stream.get_ref().1.alpn_protocol() == Some(TWO);
+    let is_two = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP_2);
     Ok((stream, is_two))
 }

@@ -1,4 +1,4 @@
-//! A socket that stops sending a request that nobody waits for any more.
+//! A socket that does not go on sending a request that nobody waits for any more.
 //!
 //! When a socket is closed, the operating system goes on sending what it has buffered, for minutes if the other side
 //! does not read. A request whose attempt has ended must not arrive after all, so its connection is reset: unsent bytes
@@ -18,13 +18,13 @@ use tokio::net::TcpStream;
 pub(super) struct Unfinished(Rc<Cell<bool>>);
 
 impl Unfinished {
-    /// Sets whether it has one.
+    /// Sets whether the connection has such a request.
     pub fn set(&self, is_unfinished: bool) {
         self.0.set(is_unfinished);
     }
 }
 
-/// A socket.
+/// A socket that is reset when it is dropped with an unfinished request.
 pub(super) struct Socket {
     stream: TcpStream,
     unfinished: Unfinished,

@@ -17,7 +17,7 @@ use crate::http::request::OnInDoubt;
 use crate::observe::logs;
 use crate::proxy::routes::Pattern;
 use crate::proxy::upstream::{Origin, Protocol};
-use crate::tls::{self, ONE, Renewed, TWO};
+use crate::tls::{self, ALPN_HTTP_1_1, ALPN_HTTP_2, Renewed};
 use crate::yaml::read::clipped;
 use crate::yaml::{Field, Fields, Node, Placed, Reader, Shape, Text};
 
@@ -113,7 +113,7 @@ fn with_clients(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Renewed<ru
     let mut file = |key: &str| fields.require(key, reader).and_then(|field| reader.text(field));
     let (certificate, key) = (file("certificate"), file("key"));
     let path = |file: &Placed<_>| PathBuf::from(crate::yaml::Text::reveal(&file.value));
-    let tls = tls::server(&path(certificate.as_ref()?), &path(key.as_ref()?), &[TWO, ONE]);
+    let tls = tls::server(&path(certificate.as_ref()?), &path(key.as_ref()?), &[ALPN_HTTP_2, ALPN_HTTP_1_1]);
     match tls.now() {
         Ok(_) => Some(tls),
         Err(why) => {

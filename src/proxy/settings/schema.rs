@@ -1,4 +1,4 @@
-//! The JSON Schema of a proxy's file.
+//! The JSON Schema of a proxy's settings file.
 
 use serde_json::Value;
 

@@ -14,15 +14,15 @@ const SCANNED: usize = 1_000;
 type Hash = (Option<i64>, bool, i64);
 
 impl Requests {
-    /// All ids that begin with these digits; some may be there twice.
-    async fn ids(&self, begins: &str) -> Result<Vec<Id>, Error> {
+    /// All ids that begin with these digits; some may be listed twice.
+    async fn ids(&self, first_digits: &str) -> Result<Vec<Id>, Error> {
         let (mut cursor, mut ids) = (0_u64, Vec::new());
         loop {
             let mut scan = ::redis::cmd("SCAN");
-            scan.arg(cursor).arg("MATCH").arg(format!("{PREFIX}{begins}*")).arg("COUNT").arg(SCANNED);
+            scan.arg(cursor).arg("MATCH").arg(format!("{PREFIX}{first_digits}*")).arg("COUNT").arg(SCANNED);
             let open = self.open().await?;
             let scanned = scan.query_async::<(u64, Vec<String>)>(&mut open.clone()).await;
-            let (next, keys) = self.said(open, scanned)?;
+            let (next, keys) = self.checked(open, scanned)?;
             ids.extend(keys.iter().filter_map(|key| id(key)));
             cursor = next;
             if cursor == 0 {
@@ -40,16 +40,16 @@ impl Requests {
             pipeline.hget(&key, "lease").hexists(&key, "answer").pexpire_time(&key);
         }
         let open = self.open().await?;
-        let said = pipeline.query_async::<Vec<::redis::Value>>(&mut open.clone()).await;
-        let mut said = self.said(open, said)?.into_iter();
+        let replies = pipeline.query_async::<Vec<::redis::Value>>(&mut open.clone()).await;
+        let mut replies = self.checked(open, replies)?.into_iter();
         let read = |value: Option<::redis::Value>| value.unwrap_or(::redis::Value::Nil);
         let refused = |error: ::redis::ParsingError| Error::Refused(error.to_string());
-        let (s, us): (i64, i64) = ::redis::from_redis_value(read(said.next())).map_err(refused)?;
+        let (s, us): (i64, i64) = ::redis::from_redis_value(read(replies.next())).map_err(refused)?;
         let mut hashes = Vec::with_capacity(ids.len());
         for _ in ids {
-            let lease = ::redis::from_redis_value(read(said.next())).map_err(refused)?;
-            let is_answered = ::redis::from_redis_value(read(said.next())).map_err(refused)?;
-            let removed_ms = ::redis::from_redis_value(read(said.next())).map_err(refused)?;
+            let lease = ::redis::from_redis_value(read(replies.next())).map_err(refused)?;
+            let is_answered = ::redis::from_redis_value(read(replies.next())).map_err(refused)?;
+            let removed_ms = ::redis::from_redis_value(read(replies.next())).map_err(refused)?;
             hashes.push((lease, is_answered, removed_ms));
         }
         Ok((s * 1_000 + us / 1_000, hashes))
@@ -71,7 +71,7 @@ fn seen(id: Id, (lease_until_ms, is_answered, removed_ms): Hash, now_ms: i64) ->
         (false, None) => return None,
     };
     let lease_until_ms = lease_until_ms.filter(|_| !is_answered);
-    // Keys of requests expire: this one is not ours, or somebody has removed its expiry.
+    // Keys of requests expire: one that does not is not ours, or somebody has removed its expiry.
     let until_ms = if removed_ms < 0 { i64::MAX } else { removed_ms };
     Some(Seen { id, state, lease_until_ms, until_ms })
 }
@@ -83,10 +83,10 @@ impl Settle for Requests {
             ids.sort_unstable();
             ids.dedup();
             let mut all = Vec::new();
-            for some in ids.chunks(SCANNED) {
-                let (now_ms, hashes) = self.hashes(some).await?;
-                let each = some.iter().zip(hashes).filter_map(|(id, hash)| seen(*id, hash, now_ms));
-                all.extend(each.filter(|seen| wanted.has(seen)));
+            for batch in ids.chunks(SCANNED) {
+                let (now_ms, hashes) = self.hashes(batch).await?;
+                let requests = batch.iter().zip(hashes).filter_map(|(id, hash)| seen(*id, hash, now_ms));
+                all.extend(requests.filter(|request| wanted.has(request)));
             }
             Ok(wanted.sorted(all))
         })

@@ -162,11 +162,11 @@ impl Lane {
             move || process.lock().wall_ms(process.number)
         };
         let settings = Settings {
-            window: outside.kind.has_key().then(window).map(KeyWindow::per_step),
+            key_window: outside.kind.has_key().then(window).map(KeyWindow::per_step),
             timeout: Duration::from_micros(TIMEOUT),
             in_flight: IN_FLIGHT,
             rate: None,
-            result_max: Some(RESULT_MAX),
+            reply_bytes_max: Some(RESULT_MAX),
             database: None,
             clock: Arc::new(clock),
         };

@@ -13,15 +13,15 @@ use crate::effect::provider::{OwnedHow, OwnedStep};
 use crate::format::REASON_BYTES_MAX;
 use crate::sabotage::{self, Sabotage};
 
-type Undone<'a> = Pin<Box<dyn Future<Output = Result<(), StepError>> + 'a>>;
+type Undoing<'a> = Pin<Box<dyn Future<Output = Result<(), StepError>> + 'a>>;
 
 /// A compensation: runs as the step of the given name.
-pub(super) type Undo = Box<dyn for<'a> FnOnce(&'a mut Steps, &'a str) -> Undone<'a>>;
+pub(super) type Undo = Box<dyn for<'a> FnOnce(&'a mut Steps, &'a str) -> Undoing<'a>>;
 
 impl Steps {
-    /// Registers what undoes the steps so far, in case the record is rejected later: then all compensations are called
-    /// in reverse order, as steps of their own, each with its own key. `name` is that step's name: no other
-    /// compensation may have it, but a step that does something may.
+    /// Registers a compensation, which undoes the steps so far, in case the record is rejected later: then all
+    /// compensations run in reverse order, each as a step of its own with its own key. `name` is that step's name: no
+    /// other compensation may have it, but a step that does something may.
     pub fn compensate<F>(&mut self, name: &str, undo: F)
     where
         F: AsyncFnOnce(Key) -> Result<(), StepError> + 'static,
@@ -29,7 +29,8 @@ impl Steps {
         self.register(name, Box::new(move |steps, name| Box::pin(steps.call(name, undo))));
     }
 
-    /// The same in a transaction of the worker's database ([`Steps::transaction`]).
+    /// Registers a compensation as [`Steps::compensate`] does, but one that runs in a transaction of the worker's
+    /// database ([`Steps::transaction`]).
     pub fn compensate_by_transaction<F>(&mut self, name: &str, undo: F)
     where
         F: AsyncFnOnce(&Transaction<'_>) -> Result<(), StepError> + 'static,
@@ -37,7 +38,8 @@ impl Steps {
         self.register(name, Box::new(move |steps, name| Box::pin(steps.transaction(name, undo))));
     }
 
-    /// The same for any database ([`Steps::transaction_by`]).
+    /// Registers a compensation as [`Steps::compensate`] does, but one that is carried out under its key in any
+    /// database ([`Steps::transaction_by`]).
     #[cfg_attr(not(ratchet_internals), doc(hidden))]
     pub fn compensate_by<F>(&mut self, name: &str, undo: F)
     where
@@ -47,22 +49,22 @@ impl Steps {
     }
 
     fn register(&mut self, name: &str, undo: Undo) {
-        // Checked now, not when the record has been rejected and half of it is undone.
+        // Checked now, not when the record has been rejected and half of its work is undone.
         let is_taken = self.undo.iter().any(|(other, _)| other == name);
-        if let Some(words) = wrong_name(name, is_taken, "compensations") {
-            self.halt(Halt::Stops(words));
+        if let Some(message) = wrong_name(name, is_taken, "compensations") {
+            self.halt(Halt::Stops(message));
         }
         self.undo.push((name.to_owned(), undo));
     }
 
-    /// Undoes what was done, after the function has rejected the record. Returns the reason, and whether it is certain
-    /// that only the remembered steps have acted.
-    pub(super) async fn reject(&mut self, reason: String) -> Result<(String, bool), Halt> {
+    /// Runs all compensations, after the function has rejected the record. Returns the reason, and whether it is
+    /// certain that only the remembered steps have acted.
+    pub(super) async fn undo_all(&mut self, reason: String) -> Result<(String, bool), Halt> {
         let reason = reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned();
         if self.replay.is_rejected() {
             self.replay.next(REJECTED);
         } else if !self.replay.is_over() {
-            return Err(Halt::Stops(self.replay.differs()));
+            return Err(Halt::Stops(self.replay.difference()));
         } else {
             // If the function ends at a recorded refusal, earlier attempts ended there too: none has acted since.
             let was_refused = self.replay.ends_refused();
@@ -82,18 +84,18 @@ impl Steps {
         self.is_undoing = true;
         while let Some((name, undo)) = self.undo.pop() {
             if let Err(error) = undo(self, &name).await {
-                let words =
+                let message =
                     format!("the compensation `{name}` was refused: {error}; the record had been rejected: {reason}");
                 return Err(match self.halted() {
-                    // Whatever `on_in_doubt` says, it would be refused again.
-                    None | Some(Halt::InDoubt(_)) => Halt::HalfDone(words),
+                    // Whatever `on_in_doubt` says, the compensation would be refused again.
+                    None | Some(Halt::InDoubt(_)) => Halt::HalfDone(message),
                     Some(halt) => halt,
                 });
             }
         }
         match self.commit().await {
             Ok(()) if self.replay.is_over() => Ok((reason, true)),
-            Ok(()) => Err(Halt::Stops(self.replay.differs())),
+            Ok(()) => Err(Halt::Stops(self.replay.difference())),
             Err(error) => Err(self.halted().unwrap_or(Halt::Failed(error))),
         }
     }

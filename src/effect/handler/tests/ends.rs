@@ -116,7 +116,7 @@ fn abandoned_run_ends_where_it_is() {
 fn overlong_reply_is_kept_as_its_digest() {
     let mut engine = Engine::of(keyed(), async |_: &Record, _: &mut Steps| Ok("x".repeat(1025)));
     let Next::Over(_, Body::Digest { bytes: 1025, .. }, None) = engine.attempt() else { panic!("it is not a digest") };
-    let unwanted = Settings { result_max: None, ..keyed() };
+    let unwanted = Settings { reply_bytes_max: None, ..keyed() };
     let mut engine = Engine::of(unwanted, async |_: &Record, _: &mut Steps| Ok("x".to_owned()));
     assert_eq!(engine.attempt(), Next::Over(Answer::Status(Status::of(200)), Body::None, None));
 }
