@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ::redis::{Cmd, ConnectionLike as _, Value};
 
-use super::error::{CLUSTER, REPLICA};
+use super::error::{CLUSTER, LATE, REPLICA};
 use super::{Address, Error, ErrorKind, VERSION_MIN};
 
 /// The longest that a thread tries to connect, after the name is resolved.
@@ -144,9 +144,6 @@ impl Connection {
         set.map(|()| left).map_err(|error| address.error_of(&error))
     }
 }
-
-/// The message about a reply that does not come in time.
-pub(super) const LATE: &str = "it does not answer in time";
 
 /// Checks the version and the mode in a server's reply to HELLO.
 pub(super) fn check(address: &Address, hello: &Value) -> Result<(), Error> {

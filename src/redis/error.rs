@@ -2,7 +2,6 @@
 
 use ::redis::{ErrorKind as RedisErrorKind, RedisError};
 
-use super::connection::LATE;
 use super::{Address, Error, ErrorKind};
 
 use ErrorKind::{Lasting, Passing};
@@ -31,6 +30,9 @@ pub(super) const NO_ROOM: &str = "OOM";
 
 /// The message about a login that the server refuses.
 const WRONG_LOGIN: &str = "it rejects the user or password: compare those in the url with the server's";
+
+/// The message about a reply that does not come in time.
+pub(super) const LATE: &str = "it does not answer in time";
 
 /// The message about a replica, which accepts no changes.
 pub(super) const REPLICA: &str = "it is a replica: put the master in the url, unless a failover is in progress";

@@ -22,7 +22,8 @@ use std::time::Duration;
 use ::redis::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::connection::{Connecting, Deadline, LATE};
+use super::connection::{Connecting, Deadline};
+use super::error::LATE;
 use super::{Address, Connection, Error, ErrorKind};
 use crate::effect::gate::{self, Answer, Asked, Gate, IDENTITY_BYTES, Identity, Place};
 

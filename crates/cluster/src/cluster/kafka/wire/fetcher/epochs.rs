@@ -4,7 +4,6 @@
 //! The leader is asked at a start, and whenever the leader or its epoch changes: within one epoch, a leader loses
 //! nothing. If the broker does not offer the request, nothing is compared.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use bytes::BytesMut;
@@ -17,7 +16,7 @@ use kafka_protocol::protocol::{Encodable, StrBytes};
 use super::super::brokers::{Brokers, Use};
 use super::super::connection::fields::Fields;
 use super::super::connection::{Body, Request};
-use super::node::Underway;
+use super::node::{AskedEpochs, Underway};
 use super::{Fetcher, Phase, Trouble};
 
 const API_KEY: i16 = 23;
@@ -32,9 +31,6 @@ const PARTITION_BYTES_MIN: usize = 18;
 const CONSUMER: i32 = -1;
 /// The refusal code noted when a leader does not know an epoch or does not answer (Kafka has no such code).
 const UNKNOWN: i16 = 0;
-
-/// What was asked: for each slot its turn, its offset and the epoch of the record before that offset.
-pub(super) type AskedEpochs = BTreeMap<u32, (u64, i64, i32)>;
 
 impl Fetcher {
     /// Asks a broker for the ends of these partitions' epochs, unless such a request is under way.

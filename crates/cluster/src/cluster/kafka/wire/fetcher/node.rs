@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use super::super::messages::fetch::Session;
 use super::FetchSettings;
-use super::epochs::AskedEpochs;
 use crate::record::TopicPartition;
 
 /// What a fetch requests of a partition.
@@ -26,6 +25,9 @@ impl Target {
         seen(self) == seen(other)
     }
 }
+
+/// What was asked: for each slot its turn, its offset and the epoch of the record before that offset.
+pub(super) type AskedEpochs = BTreeMap<u32, (u64, i64, i32)>;
 
 /// The targets of a fetch, by slot.
 pub(super) type Targets = BTreeMap<u32, Target>;
