@@ -48,8 +48,8 @@ fn huge_body_is_not_read_to_its_end() {
     for body_bytes_max in [None, Some(0), Some(64 << 10)] {
         let (heard, provider, mut caller) = answered(Settings { body_bytes_max, ..settings() }, Plan::Long(100 << 20));
         assert_eq!(heard.body, Body::None);
-        let message =
-            body_bytes_max.map(|_| "the body of the answer 201 was cut: it is longer than 8388608 bytes".to_owned());
+        let message = body_bytes_max
+            .map(|_| "the body of the answer 201 was cut off: it is longer than 8388608 bytes".to_owned());
         assert_eq!(heard.message, message);
         assert_eq!(code(&caller.call(rendered(&provider.url("/"), "b"))), 201);
         assert_eq!(provider.seen().last().unwrap().connection, 1);
@@ -64,7 +64,7 @@ fn body_without_an_end_takes_as_long_as_an_attempt_may() {
         let (heard, provider, mut caller) = answered(Settings { body_bytes_max, timeout, ..settings() }, Plan::Endless);
         assert!(began.elapsed() >= timeout && heard.took >= timeout);
         assert_eq!(heard.body, Body::None);
-        let message = "the body of the answer 201 was cut: not at its end within 1s";
+        let message = "the body of the answer 201 was cut off: not at its end within 1s";
         assert_eq!(heard.message.as_deref(), body_bytes_max.map(|_| message));
         assert_eq!(code(&caller.call(rendered(&provider.url("/"), "b"))), 201);
     }
@@ -75,7 +75,7 @@ fn body_that_is_cut_leaves_the_status() {
     let (heard, provider, mut caller) = answered(settings(), Plan::Cut(b"half of".to_vec(), 99));
     assert_eq!(heard.body, Body::None);
     let message = heard.message.expect("somebody wants the body");
-    assert!(message.starts_with("the body of the answer 201 was cut: "), "{message}");
+    assert!(message.starts_with("the body of the answer 201 was cut off: "), "{message}");
     assert_eq!(code(&caller.call(rendered(&provider.url("/"), "b"))), 201);
     assert_eq!(provider.acts().len(), 2);
 }
