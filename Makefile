@@ -46,7 +46,7 @@ PROFILE ?=
 FORMAT ?=
 
 BUILD := --release --locked
-# The packages that ratchet is made of.
+# The packages of this workspace, but for the benchmarks.
 OWN := ratchet ratchet-cluster ratchet-core ratchet-http ratchet-testkit
 PACKAGES := $(addprefix --package ,$(OWN))
 # How tests are built: ratchet's own code with fewer optimizations (scripts/rustc-quick.sh has one more) and

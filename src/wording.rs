@@ -16,8 +16,8 @@ const PHRASES: &[(&str, &str)] = &[
     ("what is none", "what is invalid"),
     ("that is none", "`invalid`"),
     ("for so long", "how long: `for LEASE`, `for this time`"),
-    ("plainly done", "what is listed: `under way, failed or in doubt`"),
-    ("simply done", "what is listed: `under way, failed or in doubt`"),
+    ("plainly done", "what is listed: `not known to have succeeded`"),
+    ("simply done", "what is listed: `not known to have succeeded`"),
     ("gone on with", "`continues`"),
 ];
 

@@ -1,4 +1,4 @@
-//! `ratchet effects`: lists calls that are under way, failed or in doubt.
+//! `ratchet effects`: lists calls that are not known to have succeeded.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ Examples:
   ratchet effects charge-orders topologies --in-doubt \\
     --config config/ratchet.yaml
 
-  # all calls that are under way, failed or in doubt, for scripts
+  # all calls that are not known to have succeeded, for scripts
   ratchet effects charge-orders topologies --json \\
     --config config/ratchet.yaml
 

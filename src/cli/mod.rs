@@ -67,7 +67,7 @@ enum Command {
     Infer(infer::Args),
     /// Rebuild a deleted changelog from the stores
     Changelog(changelog::Args),
-    /// List calls that are under way, failed or in doubt
+    /// List calls that are not known to have succeeded
     Effects(effects::Args),
     /// Decide by hand what has become of a call
     Settle(settle::Args),

@@ -123,7 +123,7 @@ pub trait Session: Send {
     /// order. Takes a few seconds at most.
     fn ask(&mut self, place: &Place<'_>, asked: &[Asked], answers: &mut Vec<Answer>) -> Result<(), Error>;
 
-    /// Removes the marks of these records, which were not passed on after all, unless the marks are of other records.
+    /// Removes the marks of these records, which were not passed on after all. Marks of other records stay.
     fn take_back(&mut self, place: &Place<'_>, asked: &[Asked]) -> Result<(), Error>;
 
     /// Checks that the gate can be reached, without asking anything. Takes a few seconds at most.

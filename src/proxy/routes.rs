@@ -65,8 +65,8 @@ impl Pattern {
         }
     }
 
-    /// Whether the pattern matches every path that `other` matches. Always `false` if `other` is a different pattern
-    /// with a `*` before its last segment, even if every path does match.
+    /// Whether the pattern matches every path that `other` matches. For two different patterns it is `false`, even if
+    /// every path does match, if this one does not end in `*`, or `other` has a `*` before its last segment.
     pub fn covers(&self, other: &Self) -> bool {
         self == other
             || self.last_start.is_some() && !other.text.contains("*/") && {

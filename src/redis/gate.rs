@@ -7,7 +7,7 @@
 //! **Keys are short** because a server holds one for each record within the retention. With header and terminator, a
 //! key of 30 bytes takes 32 bytes there; one of 31 bytes takes 48, and setting its mark takes about a third more of the
 //! server's time. So a key has no room for the gate's name. Two gates share a mark only if two identities differ
-//! exactly as the digests of the gates' names do, which is infeasible to find.
+//! exactly as the digests of the gates' names do; such identities are infeasible to find.
 //!
 //! `SET key coordinates NX PX retention GET` sets a mark or reads the existing one; a batch's marks are sent as one
 //! pipeline. A script removes a mark if it is still the caller's.
@@ -73,14 +73,12 @@ struct Session {
     encoder: Encoder,
     connection: Option<Connection>,
     connecting: Option<Connecting>,
-    /// The beginning of each mark: `topology/topic/id/partition/`. Kept for its memory.
-    mark_start: String,
 }
 
 impl Session {
     fn new(settings: Arc<Settings>) -> Self {
         let encoder = Encoder::new(&settings.name, settings.retention_ms);
-        Self { settings, encoder, connection: None, connecting: None, mark_start: String::new() }
+        Self { settings, encoder, connection: None, connecting: None }
     }
 
     /// Sends the `count` encoded commands over the existing connection or a new one.
@@ -120,10 +118,9 @@ impl gate::Session for Session {
         if asked.is_empty() {
             return Ok(());
         }
-        self.mark_start = place.to_string();
-        self.encoder.set_marks(&self.mark_start, asked);
-        let (mark_start, address) = (std::mem::take(&mut self.mark_start), self.settings.address.clone());
-        let exchanged = self.exchange(asked.len(), |reply| {
+        let (mark_start, address) = (place.to_string(), self.settings.address.clone());
+        self.encoder.set_marks(&mark_start, asked);
+        self.exchange(asked.len(), |reply| {
             answers.push(match reply {
                 Value::Nil => Answer::First,
                 Value::BulkString(mark) if mark.starts_with(mark_start.as_bytes()) => Answer::Own,
@@ -131,17 +128,14 @@ impl gate::Session for Session {
                 _ => return Err(address.error(ErrorKind::Lasting, "unexpected reply to SET")),
             });
             Ok(())
-        });
-        self.mark_start = mark_start;
-        exchanged
+        })
     }
 
     fn take_back(&mut self, place: &Place<'_>, asked: &[Asked]) -> Result<(), Error> {
         if asked.is_empty() {
             return Ok(());
         }
-        self.mark_start = place.to_string();
-        self.encoder.take_back(&self.mark_start, asked);
+        self.encoder.take_back(&place.to_string(), asked);
         self.exchange(asked.len(), |_| Ok(()))
     }
 

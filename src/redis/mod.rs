@@ -4,8 +4,8 @@
 //! - [`Connection`] sends several commands at once and reads the replies in order, within a deadline.
 //! - [`gate`] is a gate kept in Redis; [`requests`] remembers HTTP requests there.
 //!
-//! A server must be Redis 7.0 or later ([`VERSION_MIN`]), and the master if there are replicas. Redis
-//! Cluster is not supported, since it spreads Redis keys over several servers.
+//! A server must be Redis 7.0 or later ([`VERSION_MIN`]), and the master if there are replicas. Redis Cluster is not
+//! supported, since it spreads keys over several servers.
 //!
 //! **Failure**: an [`Error`] either passes by itself ([`ErrorKind::Passing`]) or needs a person to act
 //! ([`ErrorKind::Lasting`]); messages contain no secrets. After an error a connection is dropped, since replies may

@@ -189,7 +189,8 @@ fn commands_say_what_they_cannot_do() {
     run(&room, &format!("settle charges [7] undone {WITH}")).ended(2).said(&["write done, retry or drop"]);
     run(&room, &format!("settle charges [7] done {WITH} --timeout soon")).ended(2).said(&["write a time, such as 30s"]);
     run(&room, &format!("settle shop [7] done {WITH}")).ended(2).said(&["topology shop makes no calls"]);
-    let early = "topic \"ratchet.charges.control\" does not exist: no instance that supports commands has run";
+    let early = "topic \"ratchet.charges.control\" does not exist: no instance that supports commands has run for this \
+                 topology yet";
     run(&room, &format!("settle charges [7] done {WITH}")).ended(2).said(&[early]);
 }
 

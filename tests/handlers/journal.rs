@@ -60,7 +60,7 @@ fn work_that_is_overtaken_half_done_counts_as_in_doubt() {
     });
     assert_eq!(operator.metric("ratchet_effects_in_doubt", &[]), 1.0);
     assert_eq!(operator.metric("ratchet_effects_total", &["outcome=\"in_doubt\""]), 1.0);
-    operator.await_line(&["a newer version arrived when only some of its steps were done"], DEADLINE);
+    operator.await_line(&["a newer record arrived when only some of its steps were done"], DEADLINE);
     operator.stop();
 }
 

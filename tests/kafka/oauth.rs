@@ -138,7 +138,7 @@ fn wrong_secret_is_reported_but_not_shown() {
     assert!(line.contains("correct sasl.oauthbearer.client.id"), "{line}");
     assert_nothing_shown(&operator, &issuer);
     assert!(job.output().is_empty() && issuer.issued().is_empty());
-    check_online(&job).says(2, &["no token", "401: invalid_client"]).says_nothing_of("limited-secret");
+    check_online(&job).says(2, &["there is no token", "401: invalid_client"]).says_nothing_of("limited-secret");
 }
 
 #[test]

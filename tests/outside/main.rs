@@ -1,5 +1,5 @@
-//! Goal: programs outside of this workspace build against its crates, and run: one whose handler does the work of an embedded
-//! cluster's records, without the command line; and one that has only the layer for HTTP requests.
+//! Goal: programs outside of this workspace build against its crates, and run: one whose handler does the work of an
+//! embedded cluster's records, without the command line; and one that has only the layer for HTTP requests.
 #![allow(clippy::disallowed_methods, reason = "the test starts programs and waits for them")]
 
 use std::ffi::OsString;

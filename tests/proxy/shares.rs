@@ -41,7 +41,8 @@ async fn warned(proxy: &Proxy, bound: &str) {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let log = proxy.log();
-    let mut lines = log.lines().filter(|line| line.contains("share of it, has been reached") && line.contains(bound));
+    let words = "a limit, or one client's share of it, has been reached";
+    let mut lines = log.lines().filter(|line| line.contains(words) && line.contains(bound));
     let line = lines.next().unwrap_or_else(|| panic!("no warning: {log}"));
     assert!(line.contains("WARN") && lines.next().is_none(), "{line}");
 }

@@ -8,7 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::todo, clippy::unimplemented))]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests wait and measure by the machine's clocks"))]
 
-/// As the simulation's brokers name it.
+/// The simulation's brokers refer to this crate as `ratchet`.
 #[cfg(test)]
 extern crate self as ratchet;
 

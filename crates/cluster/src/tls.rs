@@ -16,9 +16,9 @@ pub use self::renewed::Renewed;
 
 mod renewed;
 
-/// HTTP/2, as the two sides of TLS agree upon it.
+/// The name of HTTP/2 in TLS's protocol negotiation (ALPN).
 pub const ALPN_HTTP_2: &[u8] = b"h2";
-/// HTTP/1.1, as the two sides of TLS agree upon it.
+/// The name of HTTP/1.1 in TLS's protocol negotiation (ALPN).
 pub const ALPN_HTTP_1_1: &[u8] = b"http/1.1";
 
 /// How TLS is spoken with servers, whose certificates are from the authorities in this file, or from the system's, which

@@ -1,4 +1,4 @@
-//! A folder that is this user's alone, and the room on its disk.
+//! A folder for this user only, and the free space on its disk.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;

@@ -25,8 +25,8 @@
 //! - 421 says that the request reached the wrong server, and that it may be sent again (RFC 9110, section 15.5.20).
 //!
 //! A topology may override the class of a code, or of a hundred codes. That changes the class, but not whether the
-//! attempt may have acted: after a 404 that is to be sent again, still nothing has been done, and a 500 that counts as
-//! rejected may have acted.
+//! attempt may have acted: it has certainly not acted after a 404, even if the topology has the call sent again, and
+//! may have acted after a 500, even if the topology counts that as rejected.
 
 use std::fmt;
 

@@ -6,7 +6,7 @@
 //! that the provider honours for a while. Two questions about a call therefore matter: may one of its attempts have
 //! acted, and is the key of the first one still honoured?
 //!
-//! - [`next`] is the state machine: from a [`Call`], an [`Event`] and the time it makes the new call and what to do
+//! - [`next`] is the state machine: a [`Call`], an [`Event`] and the time determine the new call and the next action
 //! - [`Answers`] says which class an [`Answer`] has: with or without a key, and as the topology overrides it
 //! - [`RetryAfter`] and [`Retry`] say how long to wait: as the provider asks, and with full jitter
 //! - [`Key`] is what the provider recognises an effect by; [`KeyWindow`] says for how long

@@ -93,7 +93,7 @@ impl Replay {
         self.recorded.get(self.at).is_some_and(|step| step.name == REJECTED)
     }
 
-    /// Whether the last recorded step was refused, or the record was rejected: only undoing follows that.
+    /// Whether the last recorded step was refused, or the function has rejected the record.
     pub fn ends_refused(&self) -> bool {
         let is_refused = |step: &OwnedStep| matches!(step.how, OwnedHow::Rejected(_));
         self.recorded.last().is_some_and(is_refused) || self.recorded.iter().any(|step| step.name == REJECTED)

@@ -59,8 +59,8 @@ pub enum Ended {
 
 impl Attempt {
     /// An attempt whose steps have no database of their own ([`Steps::transaction_by`]). After it has reported steps it
-    /// waits for a message by the returned sender: from when on the next step may act. `None` if the request is not for
-    /// a handler.
+    /// waits until the returned sender gives it the time from which the next step may act. `None` if the request is not
+    /// for a handler.
     pub fn of(handler: &Handler, request: &Request, tell: &Sender<Told>) -> Option<(Self, mpsc::UnboundedSender<i64>)> {
         Self::new(handler, request, (None, tell))
     }

@@ -29,7 +29,7 @@ use halt::Halt;
 use undoing::Undo;
 
 const TOO_MUCH: &str =
-    "the results of its steps exceed 768 KiB, the most that is remembered per record: return less from the steps";
+    "there is no room for another step: a record's results may have at most 768 KiB; return less from the steps";
 
 /// The steps of a function's work on one record.
 ///

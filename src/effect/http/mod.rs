@@ -18,9 +18,9 @@
 //!
 //! **Answers.** A status counts as soon as it arrives, whatever happens to the body: a 2xx whose body was cut off is
 //! done, without a body. A body is read for as long as the attempt may take. It is kept if it has at most
-//! [`Settings::body_bytes_max`] bytes; a longer one is only hashed, up to [`HASHED_MAX`], and beyond that the connection
-//! is dropped. Redirects are not followed: they are answers like any other. There are no cookies, and nothing is
-//! decompressed: no encoding is requested.
+//! [`Settings::body_bytes_max`] bytes; a longer one is only hashed, up to [`HASHED_MAX`], and beyond that the
+//! connection is dropped. Redirects are not followed: they are answers like any other. There are no cookies, and
+//! nothing is decompressed: no encoding is requested.
 //!
 //! **Failure.** A panic ends the thread: requests that were written are lost, the others are not sent, and the next
 //! request starts another thread. No message contains a path, a query, a header, a body or a user of an address.

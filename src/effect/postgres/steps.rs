@@ -79,9 +79,9 @@ impl Database {
         Self { connections: connections.max(1), ..self }
     }
 
-    /// The same database, with steps' rows kept for `kept`. That has to be longer than a step may be tried again, and at most
-    /// the topology's retention: an identity that returns after it has the same key, and would find its old row. The
-    /// default is seven days, as is that of the retention without versions.
+    /// The same database, with steps' rows kept for `kept`. That has to be longer than a step may be tried again, and
+    /// at most the topology's retention: an identity that returns after its retention has the same keys as before, and
+    /// would find its old rows. The default is seven days, as is that of the retention without versions.
     pub fn kept(self, kept: Duration) -> Self {
         Self { kept, ..self }
     }

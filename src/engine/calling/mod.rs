@@ -108,7 +108,7 @@ impl Calling {
             ),
             said: Said::default(),
             numbers: Numbers::default(),
-            asker: Asker::new(&context.topology).expect("a topology with a provider has something to ask it for"),
+            asker: Asker::new(&context.topology).expect("a topology with a provider makes calls"),
             round: Round::default(),
         }
     }

@@ -75,7 +75,7 @@ impl Calling {
         }
     }
 
-    /// Nobody waits for this call any more.
+    /// Forgets a call that was withdrawn, or whose record no longer waits for it.
     pub(super) fn forget_call(&mut self, number: CallNumber) {
         self.under_way.remove(&number);
         self.health.on_dropped(number);

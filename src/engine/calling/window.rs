@@ -8,8 +8,8 @@
 //! Stream time moves as records are read, in input order, and each slot keeps the stream time after its record. So it
 //! does not matter when the record is judged.
 //!
-//! Nothing here waits or writes. A transaction contains [`Window::ahead`] and what its slots have put into it. Its end
-//! is reported by [`Window::on_commit`] or [`Window::on_abort`].
+//! Nothing here waits or writes. A transaction contains [`Window::ahead`] and what its slots have put into it.
+//! [`Window::on_commit`] or [`Window::on_abort`] applies its outcome.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

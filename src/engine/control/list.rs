@@ -1,10 +1,10 @@
-//! `ratchet effects`: lists, from the changelogs, the calls that are under way, failed or in doubt.
+//! `ratchet effects`: lists, from the changelogs, the calls that are not known to have succeeded.
 //!
 //! It reads committed records, whether or not instances are running, and changes nothing. Calls made under a grant have
 //! no entries of their own until they are settled, so they are not listed while they are under way.
 //!
-//! **Failure**: an entry of a later release ends the listing with an error, and so does a changelog that cannot be read to
-//! its end: what is listed is complete, or nothing is.
+//! **Failure**: an entry of a later release ends the listing with an error, and so does a changelog that cannot be read
+//! to its end. Effects of the partitions before it were passed on by then; `ratchet effects` prints none of them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -44,8 +44,9 @@ pub enum Error {
     },
     /// A changelog cannot be read to its end.
     #[error(
-        "{changelog} was read up to offset {position}, and its end is {end}: nothing more arrived within {} s. A transaction \
-         may be open there, whose records, and those behind it, cannot be read before it ends", SILENCE_MAX.as_secs()
+        "{changelog} was read up to offset {position}, and its end is {end}: nothing more arrived within {} s. A \
+         transaction may be open there, whose records, and those behind it, cannot be read before it ends",
+        SILENCE_MAX.as_secs()
     )]
     Unfinished {
         /// The changelog's partition.
@@ -57,7 +58,7 @@ pub enum Error {
     },
 }
 
-/// An identity whose call is under way, failed or in doubt.
+/// An identity whose call is not known to have succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
     /// The task.
@@ -75,7 +76,7 @@ pub struct Effect {
     pub offset: Option<i64>,
     /// The remembered reason.
     pub reason: Option<String>,
-    /// Whether the call may have happened, and stays in doubt until somebody decides.
+    /// Whether the call may have happened, although it is no longer under way.
     pub is_in_doubt: bool,
 }
 
@@ -117,16 +118,21 @@ fn of_partition<C: Cluster>(cluster: &C, task: &TopicPartition, changelog: &Topi
     }
     let clock = SystemClock::default();
     let (mut reader, mut batch) = (cluster.reader(changelog, start)?, C::Batch::default());
-    let mut heard_at = clock.monotonic();
+    let (mut heard_at, mut trouble) = (clock.monotonic(), None);
     while reader.position() < end {
         let before = reader.position();
         if clock.monotonic() - heard_at >= SILENCE_MAX {
-            return Err(Error::Unfinished { changelog: changelog.clone(), position: before, end });
+            let unfinished = || Error::Unfinished { changelog: changelog.clone(), position: before, end };
+            return Err(trouble.map_or_else(unfinished, Error::Cluster));
         }
         match reader.read(&mut batch, READ_RECORDS_MAX, READ_WAIT) {
-            Err(error) if error.kind == cluster::ErrorKind::Retry => continue,
+            Err(error) if error.kind == cluster::ErrorKind::Retry => {
+                trouble = Some(error);
+                continue;
+            }
             read => read?,
         }
+        trouble = None;
         if reader.position() > before {
             heard_at = clock.monotonic();
         }

@@ -59,7 +59,7 @@ fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
         let now = context.clock.monotonic();
         match View::look_up(cluster, &topic, now) {
             Ok(Some(view)) => context.commands.put(view),
-            Ok(None) => tracing::debug!(topic, "the control topic does not exist"),
+            Ok(None) => tracing::debug!(topic, "the control topic does not exist, or has no id"),
             Err(error) => tracing::debug!(topic, reason = %error.message, "the control topic cannot be looked up"),
         }
         context.clock.wait(LOOK_INTERVAL, stop);

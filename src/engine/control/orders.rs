@@ -20,15 +20,15 @@ use super::View;
 
 /// How often a lane looks for commands.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// From this many kept commands on, the others are read only when some of these are passed.
+/// While this many commands are kept, or more, no others are read.
 const KEPT_MAX: usize = 1_000;
 /// How many records are read in one look.
 const READ_RECORDS_MAX: usize = 500;
 
-/// By how much the pauses after a failure exceed the usual backoff: they reach a minute at most.
+/// The pauses after a failure are this many times the usual backoff: a minute at most.
 const PAUSE_FACTOR: u32 = 6;
 
-/// The number of acknowledgements in delivery reports, which no task has.
+/// The number that stands for acknowledgements in delivery reports. No task has this number.
 pub const ACKNOWLEDGEMENT: u64 = (1 << 62) - 1;
 
 /// A command as it was read.

@@ -145,6 +145,6 @@ fn task_that_would_stop_looks_for_commands_first() {
     assert!(may_have_more(Some(&late), None, 11), "there is a command");
     assert!(!may_have_more(Some(&late), noted, 11), "the task has passed the command");
     let passed = CommandProgress { passed: noted, ..progress };
-    assert!(!passed.may_have_more(Some(&late), None, SECOND * 11), "what was read holds no further command");
+    assert!(!passed.may_have_more(Some(&late), None, SECOND * 11), "no further command was read");
     assert!(!may_have_more(None, None, 20), "the task does not wait for ever");
 }

@@ -40,7 +40,7 @@ impl<C: Cluster> Ending<C> {
             return Self::Sink(Box::new(OpenSink::of(context, sink.as_ref(), now)));
         }
         let Some(provider) = &context.provider else { return Self::Topic };
-        let terms = context.topology.calls().cloned().expect("a topology with a provider has something to ask it for");
+        let terms = context.topology.calls().cloned().expect("a topology with a provider makes calls");
         let calling = Calling::new(context, provider.as_ref(), random);
         Self::Calls(Box::new(CallsEnding { terms, calling, orders: Orders::new(&context.topology.control()) }))
     }

@@ -346,7 +346,10 @@ impl<C: Cluster> Lane<C> {
                 Outcome::Idle => {}
                 Outcome::Recovered => {
                     let task = self.tasks.get_mut(&id).expect("stepped above");
-                    tracing::info!(task = %task.input, next = task.committed.next, "the output accepts this task's records again");
+                    tracing::info!(
+                        task = %task.input, next = task.committed.next,
+                        "the output accepts this task's records again"
+                    );
                     task.trouble.quarantine = None;
                     self.restart(id);
                 }

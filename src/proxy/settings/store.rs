@@ -12,7 +12,7 @@ use crate::yaml::{Field, Placed, Reader, Text, secrets};
 /// The names of the kinds.
 pub const KINDS: &[&str] = &["embedded", "postgres", "redis"];
 const SCHEMA: &str = "ratchet";
-/// The range of `store_bytes_max`: the store's log alone would fill less than the minimum.
+/// The range of `store_bytes_max`. Anything below the minimum would be filled by the store's log alone.
 const STORE_BYTES: (u64, u64) = (128 << 20, 16 << 40);
 
 /// `store`.

@@ -29,7 +29,7 @@ fn version_that_is_a_time_passes_ties_on() {
              identity with other contents is passed on; none of these records does."],
     );
     doubts(&proposal, "value.updated_at is a time: two changes within its precision are passed on as they come");
-    never_says(&proposal, "would count as one");
+    never_says(&proposal, "A record that says something else is dropped");
     assert_eq!(verdicts(&tally), [3, 1, 0, 0], "{}", proposal.text);
 }
 

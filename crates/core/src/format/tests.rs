@@ -373,3 +373,12 @@ proptest! {
         let _ = OffsetMetadata::parse(&String::from_utf8_lossy(&bytes));
     }
 }
+
+#[test]
+fn hex_digits_alone_are_read_as_bytes() {
+    assert_eq!(unhex("00fFa1"), Some(vec![0, 0xff, 0xa1]));
+    assert_eq!(unhex(""), Some(Vec::new()));
+    for wrong in ["0", "+f", "-1", "0x", "g0", "éa"] {
+        assert_eq!(unhex(wrong), None, "{wrong}");
+    }
+}

@@ -1,5 +1,5 @@
-//! What tests that read YAML need. Only tests have it: each crate compiles it by its path, because a test of one crate
-//! sees no test code of another.
+//! Shared by the tests that read YAML. Each crate includes this file by its path, because tests of one crate cannot use
+//! the test code of another.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -20,7 +20,7 @@ struct All {
     requests: Arc<Shares>,
     /// Bytes of bodies.
     bodies: Arc<Shares>,
-    /// The number of answers whose digest is not remembered yet (that they were given already is).
+    /// The number of answers that are remembered as given, but not yet with their digest.
     digests: AtomicUsize,
     /// Notifies when nothing is at work.
     none: Notify,

@@ -17,7 +17,7 @@ use crate::request::{Fingerprint, Id};
 
 /// JSON that nests deeper is not compared by its meaning, but byte by byte.
 const DEPTH_MAX: usize = 128;
-/// These begin what is digested, so that digests of different kinds are never equal.
+/// The prefixes of digested data: they keep digests of different kinds from being equal.
 const ID_PREFIX: &[u8] = b"ratchet request 1";
 const SCOPED_ID_PREFIX: &[u8] = b"ratchet request in a scope 1";
 const FINGERPRINT_PREFIX: &[u8] = b"ratchet request's fingerprint 1";
@@ -74,7 +74,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     media_type == "application/json" || (media_type.starts_with("application/") && media_type.ends_with("+json"))
 }
 
-/// Within what a key is unique, besides the method and the path: a service, a host and a caller.
+/// The namespace of a key, besides the method and the path: a service, a host and a caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Namespace<'a> {
     /// The service's name; empty if it has none.

@@ -10,8 +10,8 @@ pub(super) static HEADERS: [HeaderName; 3] =
 
 /// The HTTP status that corresponds to `grpc-status`; `None` without one, or if the call succeeded. A call that was
 /// cancelled, or whose status is unknown, may have done something: it counts as a failure of the service.
-pub(super) fn status(said: &HeaderMap) -> Option<StatusCode> {
-    Some(match said.get(STATUS).map(HeaderValue::as_bytes)? {
+pub(super) fn status(headers: &HeaderMap) -> Option<StatusCode> {
+    Some(match headers.get(STATUS).map(HeaderValue::as_bytes)? {
         b"0" => return None,
         b"3" | b"9" | b"11" => StatusCode::BAD_REQUEST,
         b"4" => StatusCode::GATEWAY_TIMEOUT,

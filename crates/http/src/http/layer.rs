@@ -235,6 +235,7 @@ impl Idempotency {
     }
 
     /// The shares of requests at work, and of bodies.
+    #[doc(hidden)]
     pub fn shares(&self) -> [&Arc<Shares>; 2] {
         self.at_work.shares()
     }

@@ -38,7 +38,7 @@
 //! [listed](Idempotency::released). After an answer of 408, or of 500 or more, the next one is carried out as well,
 //! unless requests must not run twice: then the request is [in doubt](Idempotency::on_in_doubt). While the service
 //! carries a request out, the layer holds a reservation, with a token and a lease, which it extends. If its process is
-//! frozen for longer than the lease and another one takes over, the store refuses its late answer.
+//! frozen for longer than the lease and another process takes over, the store refuses the late answer.
 //!
 //! **What is promised.** While the store keeps its data, a request under a key is not carried out again once it was
 //! answered, and not by two processes at once as long as each extends its lease. After a crash while the service is at

@@ -308,7 +308,7 @@ impl Guarded {
                 if taken_over {
                     tracing::warn!(
                         request = %self.id.short(),
-                        "a request was taken over: its previous holder's lease has expired"
+                        "a request was taken over: its previous holder's lease has ended"
                     );
                 }
                 return Next::CarryOut(held);

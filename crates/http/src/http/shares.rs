@@ -43,7 +43,7 @@ impl fmt::Display for Peer {
 pub struct Limit {
     /// For all clients together.
     pub all: usize,
-    /// What one client may always have while there is room for it, however little is left for others.
+    /// The amount that one client may always have while there is room for it, however little is left for others.
     pub least: usize,
 }
 

@@ -75,7 +75,7 @@ impl BodySoFar {
     }
 }
 
-/// What a service gave whose request is in doubt; the client gets it.
+/// The service's result for a request in doubt; the client gets it.
 enum ServiceResult<E> {
     Answer(Box<Response<Body>>),
     Error(E),
@@ -156,7 +156,8 @@ impl Guarded {
                 Ok(Kept::Fenced) => {
                     tracing::warn!(
                         request = %self.id.short(),
-                        "a request that is at work was taken over: its lease was not extended in time"
+                        "a request that is at work has lost its reservation, perhaps because its lease was not \
+                         extended in time"
                     );
                     return future::pending().await;
                 }
@@ -205,7 +206,11 @@ impl Guarded {
 
     /// The response to the client if the answer could not be remembered.
     fn not_remembered(&self, error: &Error, response: Response<Body>) -> Response<Body> {
-        tracing::error!(request = %self.id.short(), %error, "a request was carried out and its answer could not be remembered");
+        tracing::error!(
+            request = %self.id.short(),
+            %error,
+            "a request was carried out and its answer could not be remembered"
+        );
         with_outcome(Outcome::NotRemembered, response)
     }
 

@@ -131,7 +131,7 @@ impl Database {
         decoded.map(Some).map_err(|error| Error::Refused(format!("{}: {error}", self.db.path().display())))
     }
 
-    /// Calls `tell` with each entry, in the order of their ids.
+    /// Calls `visit` with each entry, in the order of their ids.
     pub fn each_entry(&self, mut visit: impl FnMut(Id, Result<RequestEntry, Error>)) -> Result<(), Error> {
         let mut options = ReadOptions::default();
         options.fill_cache(false);

@@ -19,7 +19,7 @@ use super::database::{DATABASE_DIR, Database};
 use super::writer::now;
 use crate::request::Error;
 
-/// A full store takes new requests again once it is below the bound by the bound divided by this.
+/// A full store takes new requests again below `bound - bound / MARGIN`.
 const MARGIN: u64 = 20;
 /// The shortest interval between two measurements while the bound seems to be reached.
 const MEASURE_PAUSE: Duration = Duration::from_millis(100);

@@ -49,7 +49,7 @@ impl Clock {
     }
 }
 
-/// Changes the database: only the holder of the writer does.
+/// Changes the database; nothing else does.
 pub(super) struct Writer {
     dir: PathBuf,
     /// `None` after it has failed.
@@ -65,7 +65,7 @@ pub(super) struct Writer {
     pub room: Room,
     clock: Clock,
     run: [u8; 16],
-    /// How many writes, up to the last one, took less than [`FAST_WRITE`] each.
+    /// How many of the latest writes in a row took less than [`FAST_WRITE`] each.
     fast_writes: u32,
     /// Copies of reservations in the database, which are soon looked up again.
     reserved: AHashMap<Id, RequestEntry>,

@@ -162,7 +162,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
 }
 
 /// Why unfinished work of a handler stays in doubt.
-const OVERTAKEN: &str = "a newer version arrived when only some of its steps were done";
+const OVERTAKEN: &str = "a newer record arrived when only some of its steps were done";
 
 /// A journal without the mark that its last step begins, if that step has no outcome.
 fn without_mark(journal: Journal<'_>) -> JournalWriter {

@@ -9,7 +9,7 @@ use crate::dedup::path::{Path, Scalar, Source};
 use crate::dedup::vocabulary::{MissingPart, VersionKind};
 
 impl Rules {
-    /// All that decides a verdict, line by line.
+    /// Everything that decides a verdict, line by line.
     pub fn canonical_text(&self) -> String {
         let mut text = String::from("ratchet rules 1\n");
         let mut line = |name: &str, value: &dyn Display| text.push_str(&format!("{name}: {value}\n"));

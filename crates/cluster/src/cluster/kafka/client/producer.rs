@@ -4,7 +4,7 @@
 //! other calls except plain getters. So there is no thread, and no hand-over for a record.
 //!
 //! - `driven`: the writer with its connections; `clock`, `slots`: caches that keep the cost of a record low
-//! - `messages`: error messages, in the wording of librdkafka's path
+//! - `errors`: errors, in the wording of librdkafka's path
 //!
 //! Invariants: those of [`wire::writer`](super::super::wire::writer). A producer that is dropped with a transaction
 //! open leaves it to its timeout, or to the client that fences the id.
@@ -27,7 +27,7 @@ use crate::record::TopicPartition;
 
 mod clock;
 mod driven;
-mod messages;
+mod errors;
 mod slots;
 
 /// Proof of membership in the group whose offsets are committed.
@@ -43,7 +43,7 @@ pub trait Membership: Send {
 pub struct Producer<M> {
     id: String,
     member: PhantomData<fn(M)>,
-    /// A cell, since queries of the state of deliveries have to process answers first: nothing else does.
+    /// A cell, since queries of the state of deliveries take `&self` and have to process answers first.
     driven: RefCell<Driven>,
 }
 
@@ -79,7 +79,7 @@ impl<M: Membership> Producer<M> {
         };
         let offsets = offsets.iter().map(with_epoch).collect();
         let committed = self.driven.get_mut().commit(offsets, group.group(), meanwhile);
-        committed.map_err(|error| messages::doing("committing the transaction", &error))
+        committed.map_err(|error| errors::doing("committing the transaction", &error))
     }
 }
 
@@ -92,7 +92,7 @@ impl<M: Membership> cluster::Producer for Producer<M> {
 
     fn begin(&mut self) -> Result<(), Error> {
         let begun = self.driven.get_mut().begin();
-        begun.map_err(|error| messages::doing("beginning a transaction", &error))
+        begun.map_err(|error| errors::doing("beginning a transaction", &error))
     }
 
     #[inline]
@@ -137,7 +137,7 @@ impl<M: Membership> cluster::Producer for Producer<M> {
             .map(|failure| DeliveryFailure {
                 number: failure.number,
                 refused: failure.refused,
-                message: messages::error(&failure.error).message,
+                message: errors::error(&failure.error).message,
             })
             .collect()
     }
@@ -163,7 +163,7 @@ impl<M: Membership> cluster::Producer for Producer<M> {
 
     fn abort(&mut self) -> Result<(), Error> {
         let aborted = self.driven.get_mut().abort();
-        aborted.map_err(|error| messages::doing("aborting the transaction", &error))
+        aborted.map_err(|error| errors::doing("aborting the transaction", &error))
     }
 
     fn is_fit(&self) -> bool {

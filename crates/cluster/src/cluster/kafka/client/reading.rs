@@ -99,9 +99,9 @@ impl Reading {
         self.fetcher.high_watermark(partition)
     }
 
-    /// How long ago the leader of `partition` last answered; `None` while none is asked.
+    /// How long ago the broker from which `partition` is fetched last answered; `None` without such a broker or answer.
     pub fn heard_ago(&self, partition: &TopicPartition) -> Option<Duration> {
-        self.fetcher.heard(partition).map(|at| self.network.now().saturating_duration_since(at))
+        self.fetcher.last_response_at(partition).map(|at| self.network.now().saturating_duration_since(at))
     }
 
     /// Whether records that are known to exist are on their way.

@@ -69,7 +69,7 @@ pub(in super::super) struct Wired {
     pub accepted: Accepted,
 }
 
-/// The settings from these properties; `reader` has those of librdkafka's readers.
+/// The settings from these properties; `reader` holds the properties of librdkafka's readers.
 ///
 /// # Errors
 /// The first property that only librdkafka knows.

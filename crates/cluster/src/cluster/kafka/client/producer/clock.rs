@@ -28,7 +28,7 @@ impl Clock {
     }
 
     /// Reads the clock.
-    pub fn look(&mut self, network: &dyn Network) -> Instant {
+    pub fn read(&mut self, network: &dyn Network) -> Instant {
         (self.now, self.wall_ms) = (network.now(), network.wall_ms());
         self.now
     }
@@ -41,7 +41,7 @@ impl Clock {
             return false;
         }
         let before = self.now;
-        let passed = self.look(network).saturating_duration_since(before);
+        let passed = self.read(network).saturating_duration_since(before);
         self.records = records_after(self.records, passed);
         self.left = self.records - 1;
         true

@@ -16,7 +16,7 @@ use super::super::connecting::ClientSettings;
 use super::super::network::Network;
 use super::super::trouble::{Accepted, Loneliness};
 use super::clock::Clock;
-use super::messages;
+use super::errors;
 use super::slots::Slots;
 use crate::cluster::{Error, ErrorKind, Message, Ticket};
 use crate::record::TopicPartition;
@@ -107,7 +107,7 @@ impl Driven {
         {
             return Error::new(ErrorKind::Refused, format!("opening the transactional id {id}: {trouble}"));
         }
-        let opening = messages::opening(id, error);
+        let opening = errors::opening(id, error);
         match self.brokers.failure().filter(|_| error.code.is_none()) {
             Some(why) => Error::new(opening.kind, format!("{}: {why}", opening.message)).with(opening.detail),
             None => opening,
@@ -125,7 +125,7 @@ impl Driven {
     pub fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
         let to = (message.topic, message.partition);
         let slot = self.slot(to)?;
-        let is_looked = self.clock.count(&*self.network);
+        let clock_was_read = self.clock.count(&*self.network);
         let record = NewRecord {
             timestamp: message.timestamp.unwrap_or(self.clock.wall_ms()),
             key: message.key,
@@ -141,7 +141,7 @@ impl Driven {
                 Err(error) => return Err(self.unsent(&error, to)),
             }
         }
-        self.handed_over(is_looked);
+        self.handed_over(clock_was_read);
         Ok(())
     }
 
@@ -160,7 +160,7 @@ impl Driven {
             if run.peek().is_none() {
                 return Ok(());
             }
-            self.clock.look(&*self.network);
+            self.clock.read(&*self.network);
             let mut waits_since = None;
             loop {
                 match self.writer.send_all(number, slot, self.clock.wall_ms(), &mut run, self.clock.now()) {
@@ -173,11 +173,11 @@ impl Driven {
         }
     }
 
-    /// Drives the connections if that is worth it. `is_looked`: whether the clock was just read.
+    /// Drives the connections if that is worth it. `clock_was_read`: whether the clock was just read.
     #[inline]
-    fn handed_over(&mut self, is_looked: bool) {
+    fn handed_over(&mut self, clock_was_read: bool) {
         let is_late = || self.clock.now().saturating_duration_since(self.pushed) >= self.push_every;
-        if self.writer.held_bytes() >= self.push_at || (is_looked && is_late()) {
+        if self.writer.held_bytes() >= self.push_at || (clock_was_read && is_late()) {
             self.push();
         }
     }
@@ -185,7 +185,7 @@ impl Driven {
     /// Waits for room, at most until the timeout of deliveries.
     #[cold]
     fn wait_for_room(&mut self, since: &mut Option<Instant>, to: (&str, i32)) -> Result<(), Error> {
-        let now = self.clock.look(&*self.network);
+        let now = self.clock.read(&*self.network);
         let waited = now.saturating_duration_since(*since.get_or_insert(now));
         let Some(left) = self.delivery_timeout.checked_sub(waited).filter(|left| !left.is_zero()) else {
             let message = format!("{}: the queue has been full for too long", sending(to));
@@ -200,12 +200,12 @@ impl Driven {
     /// this record.
     #[cold]
     fn unsent(&self, failed: &WriteError, to: (&str, i32)) -> Error {
-        let kind = match messages::kind(failed.kind) {
+        let kind = match errors::kind(failed.kind) {
             ErrorKind::Refused if self.writer.trouble().is_none() => ErrorKind::Refused,
             ErrorKind::Refused | ErrorKind::Retry | ErrorKind::Abort => self.kind_of_abort(),
             kind => kind,
         };
-        let error = messages::error(failed);
+        let error = errors::error(failed);
         Error { kind, message: format!("{}: {}", sending(to), error.message), ..error }
     }
 
@@ -237,7 +237,7 @@ impl Driven {
     /// partitions may have been added.
     fn may_have(&mut self, (topic, partition): (&str, i32)) -> bool {
         let Ok(partition_index) = usize::try_from(partition) else { return false };
-        let until = self.clock.look(&*self.network) + PARTITION_WAIT;
+        let until = self.clock.read(&*self.network) + PARTITION_WAIT;
         while self.brokers.partition_count(topic).is_some_and(|count| count <= partition_index) {
             let left = until.saturating_duration_since(self.clock.now());
             if left.is_zero() {
@@ -257,14 +257,14 @@ impl Driven {
         group: Group,
         meanwhile: Option<&mut dyn FnMut(Duration)>,
     ) -> Result<(), WriteError> {
-        let now = self.clock.look(&*self.network);
+        let now = self.clock.read(&*self.network);
         self.writer.commit(offsets, group, now);
         self.finish(meanwhile)
     }
 
     /// Aborts the transaction, and waits for the outcome.
     pub fn abort(&mut self) -> Result<(), WriteError> {
-        let now = self.clock.look(&*self.network);
+        let now = self.clock.read(&*self.network);
         self.writer.abort(now);
         self.finish(None)
     }
@@ -323,7 +323,7 @@ impl Driven {
 
     /// Lets the writer process the answers, and queue the next requests.
     fn take(&mut self) {
-        let now = self.clock.look(&*self.network);
+        let now = self.clock.read(&*self.network);
         self.writer.drive(&mut self.brokers, now);
     }
 }

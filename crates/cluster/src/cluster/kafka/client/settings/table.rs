@@ -26,7 +26,7 @@ const FALSE: &[&str] = &["false", "f", "0"];
 /// The class of a property that librdkafka does not accept as text.
 pub(super) const ONLY_PROGRAMS: Class = Fallback("it can only be set in code");
 
-/// If it acts, the names of one property, its key first; else the names of several properties of the same class.
+/// The names of one property that acts, its key first; or the names of several properties of another class.
 type Row = (&'static [&'static str], Class);
 
 /// The properties.
@@ -81,7 +81,8 @@ pub(super) const ROWS: &[Row] = &[
     (&["sasl.oauthbearer.token.endpoint.url"], Acts),
     (&["https.ca.location"], Acts),
     (&["https.ca.pem"], Acts),
-    // With this login no client starts if these request tokens in another way: neither ratchet nor librdkafka knows it.
+    // If one of these requests tokens in another way, no client with this login starts: ratchet requests the tokens of
+    // librdkafka's clients, too.
     (
         &[
             "sasl.oauthbearer.assertion.algorithm",

@@ -29,7 +29,7 @@ struct Value<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Reads these properties; an error if there is one that the wire does not know.
+    /// Reads these properties; an error if the wire does not know one of them.
     pub fn new(properties: &'a Properties) -> Result<Self, Unsupported> {
         let mut values = BTreeMap::new();
         for (name, text) in properties.iter() {

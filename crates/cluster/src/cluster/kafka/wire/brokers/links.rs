@@ -245,8 +245,9 @@ impl Brokers {
         }
     }
 
-    /// A broker that can be asked. If there is none, a connection is opened, unless one is just being opened. A broker
-    /// whose answers did not help is `avoided`: the next one is opened although that one is ready.
+    /// A broker with a ready [`Use::Control`] connection. If no connection is ready, one is opened, unless another is
+    /// just being opened. `avoided` is a broker whose answers did not help: the next broker's connection is opened even
+    /// while that of `avoided` is ready.
     pub(super) fn pick(&mut self, avoided: Option<i32>, now: Instant) -> Option<i32> {
         if avoided.is_some() {
             let others = self.hosts.nodes_after(avoided).filter(|node| Some(*node) != avoided);

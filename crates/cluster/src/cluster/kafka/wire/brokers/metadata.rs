@@ -1,7 +1,7 @@
 //! What is known of topics, and when metadata is requested again.
 //!
-//! An answer may come from a broker that has not heard of the latest leader. So a partition's leader is not replaced by
-//! one of an earlier epoch (KIP-320), unless the topic was recreated, which its id shows (KIP-516). A leader that
+//! An answer may come from a broker that does not know the latest leader yet. So a partition's leader is not replaced
+//! by one of an earlier epoch (KIP-320), unless the topic was recreated, which its id shows (KIP-516). A leader that
 //! proved wrong is in doubt: it is not returned until the answer to a later request names it, or any answer names
 //! another leader.
 
@@ -67,7 +67,7 @@ struct Known {
 #[derive(Debug, Default)]
 struct Partition {
     leader: Option<Leader>,
-    /// The latest epoch that was heard of.
+    /// The latest known epoch.
     epoch: Option<i32>,
     /// The number of the doubt about its leader.
     doubted: Option<u64>,
@@ -238,7 +238,7 @@ impl Known {
         self.is_heard = true;
         self.error = (topic.error != 0).then_some(topic.error);
         if self.error.is_some() {
-            // Earlier answers still count: the broker may not have heard of the topic yet.
+            // The known leaders are kept: a broker may learn of a topic later than others.
             return;
         }
         self.is_found = true;

@@ -55,7 +55,7 @@ pub struct Brokers {
     random: StdRng,
     trouble: Option<Trouble>,
     failure: Option<String>,
-    /// Whether any broker is wanted, and none was ready.
+    /// Whether any broker is wanted, and no connection was ready.
     is_seeking: bool,
     /// The broker that was last tried when any was wanted.
     tried: Option<i32>,
@@ -135,8 +135,8 @@ impl Brokers {
         self.metadata.leader(topic, partition)
     }
 
-    /// A topic's error in the latest metadata, by Kafka's number: missing (3), denied (29). Known leaders still count:
-    /// the broker may not have heard of the topic yet.
+    /// A topic's error in the latest metadata, by Kafka's number: missing (3), denied (29). Known leaders stay valid: a
+    /// broker may learn of a topic later than others.
     pub fn topic_error(&self, topic: &str) -> Option<i16> {
         self.metadata.error(topic)
     }
@@ -197,8 +197,8 @@ impl Brokers {
         })
     }
 
-    /// Any broker that can be asked: the node of a ready [`Use::Control`] connection; a bootstrap address has a
-    /// negative number. If there is none, a connection is opened: call again at the next tick.
+    /// The number of any broker with a ready [`Use::Control`] connection; negative for a bootstrap address. If no
+    /// connection is ready, one is opened: call again at the next tick.
     pub fn any(&mut self, now: Instant) -> Option<i32> {
         self.at(now);
         let node = self.pick(None, now);
@@ -268,7 +268,7 @@ impl Brokers {
         self.pursue(now);
     }
 
-    /// An empty buffer for a request, a used one if there is any.
+    /// An empty buffer for a request, reused if one is available.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.pool.blank()
     }

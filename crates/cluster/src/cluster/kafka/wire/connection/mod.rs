@@ -220,7 +220,7 @@ impl Connection {
         if is_due { self.log_in(shared) } else { Ok(()) }
     }
 
-    /// The next time at which it expires, or has to be renewed.
+    /// The next time at which it may expire, renews its login or checks for a token.
     pub fn deadline(&self) -> Option<Instant> {
         let opening = matches!(self.phase, Phase::Opening).then_some(self.opens_by);
         let renewing = match self.phase {
@@ -349,10 +349,7 @@ impl Connection {
         };
         if missing.is_lasting || until <= shared.now {
             let kind = missing.is_lasting.then_some(TroubleKind::Login);
-            return Err(Fault {
-                kind,
-                reason: format!("it requires a login, and no token is available: {}", missing.why),
-            });
+            return Err(Fault { kind, reason: format!("it requires a login, and there is no token: {}", missing.why) });
         }
         self.phase = Phase::Token { look_at: shared.now + TOKEN_LOOK, until };
         Ok(())

@@ -175,7 +175,7 @@ impl Entry {
             // Sends TLS's alert, which the broker may log.
             let _ = open.flush();
             if end.kind.is_none() && !open.is_begun {
-                end.reason.push_str("; it may not use TLS");
+                end.reason.push_str("; perhaps it does not use TLS");
             }
             self.end(end, brokers, now);
         }

@@ -139,7 +139,7 @@ impl Fetcher {
         true
     }
 
-    /// Whether `targets` asked for what is wanted from a partition now.
+    /// Whether `targets` holds the request that a partition would make now.
     fn is_current(&self, id: u32, targets: &Targets) -> bool {
         let Some(slot) = self.slots.get(&id).filter(|slot| slot.phase == Phase::Reading) else { return false };
         slot.is_wanted_by(targets.get(&id)) || mistakes::is_on(Mistake::ResponseMatchedWrongly)
@@ -289,7 +289,7 @@ impl Fetcher {
         }
     }
 
-    /// Requests each partition alone at `alone_at` that the response does not name although it may have records: a
+    /// Has each partition that the response does not name, but that may have records, requested alone at `alone_at`: a
     /// session's response names only partitions that have changed.
     fn note_unnamed(&mut self, targets: &Targets, named: &BTreeSet<u32>, alone_at: Instant) {
         for id in targets.keys().filter(|id| !named.contains(id)) {
@@ -301,7 +301,7 @@ impl Fetcher {
         }
     }
 
-    /// Buffers these parts of a response, and returns its memory to the connections if there are none.
+    /// Buffers these parts of a response. If `parts` is empty, the response's memory goes back to the connections.
     fn buffer(&mut self, parts: Vec<Part>, body: Body, brokers: &mut Brokers) {
         if parts.is_empty() {
             brokers.recycle(body.into_buffer());

@@ -116,7 +116,7 @@ impl Fetcher {
                 }
                 brokers.doubt(&slot.name.topic, slot.name.partition, slot.leader, now);
             } else if end.end_offset < offset {
-                slot.note_log_end(end.end_offset, new_turn, &mut self.buffers);
+                slot.note_epoch_end(end.end_offset, new_turn, &mut self.buffers);
             } else {
                 slot.is_checked = true;
                 slot.unknown_since = None;
@@ -134,9 +134,9 @@ struct EpochEnd<'a> {
     topic: &'a str,
     partition: i32,
     error_code: i16,
-    /// The newest epoch up to the requested one, -1 if there is none.
+    /// The leader's newest epoch up to the requested one, -1 if the leader has no such epoch.
     leader_epoch: i32,
-    /// Where that epoch ends, -1 if that is not known.
+    /// The offset at which that epoch ends, -1 if it is unknown.
     end_offset: i64,
 }
 

@@ -34,7 +34,7 @@ struct BatchPart {
     held: HeldBytes,
 }
 
-/// Where a record is: starts and lengths, counted from the beginning of its batch part's bytes.
+/// Where a record is. Each pair is a start, counted from the beginning of its batch part's `held`, and a length.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     batch_part: u32,
@@ -164,12 +164,12 @@ impl Fetched {
         self.partitions.len() - 1
     }
 
-    /// Adds a part of a batch: `held` are the bytes of the records that are added next.
+    /// Adds a part of a batch. `held`: the bytes that contain the records added next.
     pub(super) fn add_batch_part(&mut self, partition: usize, leader_epoch: i32, held: HeldBytes) {
         self.batch_parts.push(BatchPart { partition: partition as u32, leader_epoch, held });
     }
 
-    /// Adds a record of the last batch part. `bytes`: all bytes of that part, less than 4 GiB.
+    /// Adds a record of the last batch part. `bytes`: all of that part's `held`, less than 4 GiB.
     pub(super) fn add(&mut self, bytes: &[u8], record: &RawRecord<'_>) {
         let place = |part: &[u8]| (place_in(bytes, part) as u32, part.len() as u32);
         let part = |part: Option<&[u8]>| part.map_or((0, NULL), place);

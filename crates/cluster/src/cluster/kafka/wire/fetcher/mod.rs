@@ -61,7 +61,7 @@ pub use settings::{CONFIRMED_AFTER, FetchSettings};
 use slot::{Phase, Slot};
 pub use trouble::Trouble;
 
-/// A partition that responses full of others leave out for this long is requested alone.
+/// A partition is requested alone after responses with other partitions' records have left it out for this long.
 const ALONE_AFTER: Duration = Duration::from_millis(100);
 /// Within this time of a request, a broker is expected to return what it has.
 const MORE_WITHIN: Duration = Duration::from_millis(50);
@@ -279,8 +279,9 @@ impl Fetcher {
         self.slot(partition)?.reported.map(|reported| reported.high)
     }
 
-    /// When the broker whose session the partition is in last answered; `None` while it is in no session.
-    pub fn heard(&self, partition: &TopicPartition) -> Option<Instant> {
+    /// When the broker whose session the partition is in last answered a fetch; `None` if it has not, and while the
+    /// partition is in no session.
+    pub fn last_response_at(&self, partition: &TopicPartition) -> Option<Instant> {
         let id = self.names.get(&partition.topic)?.get(&partition.partition)?;
         self.nodes.values().find(|node| node.targets.contains_key(id)).and_then(|node| node.last_response_at)
     }
@@ -295,7 +296,7 @@ impl Fetcher {
         self.slot(partition)?.reported.map(|reported| reported.start)
     }
 
-    /// The error code that refuses a partition's requests, and since when; `None` once a request has succeeded.
+    /// The error code with which a partition's requests are refused, and since when; `None` once one has succeeded.
     pub fn refused(&self, partition: &TopicPartition) -> Option<(Instant, i16)> {
         self.slot(partition)?.refused
     }

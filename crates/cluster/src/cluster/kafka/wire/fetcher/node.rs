@@ -19,14 +19,14 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Whether a broker sees no difference between these: it knows no turns.
+    /// Whether both targets request the same of the partition: a broker is not sent the turn.
     pub fn is_same_to_broker(&self, other: &Self) -> bool {
         let seen = |target: &Self| (target.offset, target.leader_epoch, target.bytes_max);
         seen(self) == seen(other)
     }
 }
 
-/// What was asked: for each slot its turn, its offset and the epoch of the record before that offset.
+/// The epochs that a leader was asked about, by slot: the turn, the offset, and the epoch of the record before it.
 pub(super) type AskedEpochs = BTreeMap<u32, (u64, i64, i32)>;
 
 /// The targets of a fetch, by slot.
@@ -59,8 +59,7 @@ pub(super) struct Node {
     failures: u32,
     /// When the last response to a fetch arrived.
     pub last_response_at: Option<Instant>,
-    /// Since when there has been no connection to it, or when its partitions' leaders were last doubted because of
-    /// that.
+    /// Since when no request could be sent to it, or when its partitions' leaders were last doubted because of that.
     pub unready_since: Option<Instant>,
     /// How many fetches were sent: decides which partition is named first.
     pub requests: usize,

@@ -183,7 +183,7 @@ impl Fetcher {
         let is_first = node.session.epoch <= 0;
         if is_first {
             node.targets.clear();
-            // Without a session the broker always begins with the first partition named: they alternate.
+            // Without a session the broker always begins with the partition named first: each request rotates them.
             let rotation = node.requests.checked_rem(ids.len()).unwrap_or(0);
             ids.rotate_left(rotation);
         }
@@ -212,7 +212,7 @@ impl Fetcher {
         Limits { max_wait_ms, bytes_min: self.settings.min_bytes, bytes_max: self.settings.max_bytes }
     }
 
-    /// A broker cannot be reached: others may lead its partitions by now.
+    /// A broker is not ready for requests. If that lasts, other brokers may lead its partitions by now.
     pub(super) fn note_unready(&mut self, id: i32, brokers: &mut Brokers, now: Instant) {
         self.is_waiting = true;
         let Some(node) = self.nodes.get_mut(&id) else { return };
@@ -223,7 +223,7 @@ impl Fetcher {
         }
     }
 
-    /// Asks again who leads this broker's partitions: another broker may by now.
+    /// Asks again who leads this broker's partitions: other brokers may lead them by now.
     pub(super) fn doubt_all(&mut self, node: i32, brokers: &mut Brokers, now: Instant) {
         for slot in self.slots.values().filter(|slot| slot.phase == Phase::Reading) {
             if slot.leader.is_some_and(|leader| leader.node == node) {

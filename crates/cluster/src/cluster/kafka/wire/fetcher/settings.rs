@@ -34,8 +34,8 @@ pub struct FetchSettings {
     pub backoff_max: Duration,
     /// How long a topic may be unknown: brokers learn about a new one at different times.
     pub missing_wait: Duration,
-    /// How long leaders may fail to know the epoch that they are asked about: a replaced leader that has not noticed
-    /// yet does not know it.
+    /// How long leaders may answer that they do not know an epoch: a replaced leader that has not noticed yet does not
+    /// know a newer one.
     pub unknown_epoch_wait: Duration,
 }
 

@@ -26,7 +26,7 @@ pub(super) enum Phase {
     Paused,
     /// The partition is being read.
     Reading,
-    /// The partition was read until this trouble, which was not returned yet.
+    /// The partition was read until this trouble, which has not been returned yet.
     Troubled(Trouble),
 }
 
@@ -204,9 +204,10 @@ impl Slot {
         if times < DAMAGED_MAX { self.back_off(0, settings, now) } else { self.fail(trouble) }
     }
 
-    /// The leader's log ends at `end`, before `next`. What is not handed on yet is dropped and fetched again; if there
-    /// is nothing, the partition is truncated.
-    pub fn note_log_end(&mut self, end: i64, turn: u64, buffers: &mut Buffers) {
+    /// On the leader, the epoch of the record before `next` ends at `end`, before `next`: the leader does not hold what
+    /// was fetched. What is not handed on yet is dropped and fetched again; if everything was handed on, the partition
+    /// is truncated.
+    pub fn note_epoch_end(&mut self, end: i64, turn: u64, buffers: &mut Buffers) {
         if !self.can_hand_on() {
             self.fail(Trouble::Truncated { offset: self.next, end });
         } else {
@@ -225,10 +226,10 @@ impl Slot {
         (self.suspected_gap, self.alone_at) = (None, None);
     }
 
-    /// A response without any records, requested at `asked_at`, says that there are none from `next`, or from the
-    /// `probed` offset, to the last stable offset. The position moves once the leader has said so again, in a response
-    /// requested [`CONFIRMED_AFTER`] later (earlier ones may be delayed), and has returned nothing at the last offset
-    /// of the gap either.
+    /// Notes that the leader returned no records between `next` and the last stable offset, or, if an offset was
+    /// `probed`, no record there. `asked_at`: when the request was sent. `next` moves to the end of the gap only after
+    /// the leader has repeated this for a request sent at least [`CONFIRMED_AFTER`] later (an answer to an earlier
+    /// request may be delayed), and the probe of the gap's last offset has found no record.
     pub fn note_gap(&mut self, probed: Option<i64>, asked_at: Instant, now: Instant) {
         let (Some(reported), Some(leader)) = (self.reported, self.leader) else { return };
         let gap =

@@ -128,6 +128,7 @@ fn targets_that_differ_only_in_turn_are_the_same_to_the_broker() {
     assert!(target.is_same_to_broker(&Target { turn: 2, ..target.clone() }));
     assert!(!target.is_same_to_broker(&Target { offset: 6, ..target.clone() }));
     assert!(!target.is_same_to_broker(&Target { leader_epoch: 3, ..target.clone() }));
+    assert!(!target.is_same_to_broker(&Target { bytes_max: 11, ..target.clone() }));
 }
 
 #[test]

@@ -43,8 +43,8 @@ pub enum Trouble {
         /// What is wrong with it.
         what: records::Error,
     },
-    /// The leader returns nothing at the offset, but a record further on inside the gap that this implies, even when it
-    /// is asked again.
+    /// The leader returns nothing at the offset, as if a gap began there, but a record inside that gap when it is
+    /// probed, even when the leader is asked again.
     #[error(
         "the partition cannot be read at offset {offset}: its leader returns nothing there but does return a later \
          record"

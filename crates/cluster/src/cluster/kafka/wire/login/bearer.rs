@@ -10,7 +10,7 @@
 //!
 //! **Failure**: the broker's challenge says why it refuses a token; the error that follows only ends the exchange.
 
-use super::refused::LoginError;
+use super::error::LoginError;
 use super::token::Token;
 
 /// Ends each part of the client's message, and is the whole answer to a refusal.

@@ -12,13 +12,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub use self::refused::LoginError;
+pub use self::error::LoginError;
 pub use self::token::{Missing, Token, Tokens, check_extension};
 use super::code::UNSUPPORTED_SASL_MECHANISM;
 use super::connection::fields::{Fields, put, put_bytes, put_no_tags};
 
 mod bearer;
-mod refused;
+mod error;
 pub(super) mod scram;
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ mod token;
 
 /// SaslHandshake's API key.
 pub const HANDSHAKE: i16 = 17;
-/// Its only usable version: after version 0, tokens are sent outside of requests.
+/// Its only usable version: after a handshake of version 0, tokens are sent outside of requests.
 pub const HANDSHAKE_VERSION: i16 = 1;
 /// SaslAuthenticate's API key.
 pub const AUTHENTICATE: i16 = 36;

@@ -21,7 +21,7 @@ use sha2::digest::common::BlockSizeUser;
 use sha2::digest::{Digest, Output};
 use sha2::{Sha256, Sha512};
 
-use super::refused::LoginError;
+use super::error::LoginError;
 
 /// Kafka's brokers take 4,096 to 16,384; others may take more.
 const ITERATIONS: RangeInclusive<u32> = 4_096..=131_072;

@@ -36,8 +36,8 @@ impl Aborted {
         self.ahead.sort_unstable_by_key(|transaction| std::cmp::Reverse(transaction.first_offset));
     }
 
-    /// Whether readers get the records of the next batch, whose checksum is verified: they do not get those of aborted
-    /// transactions and of control batches.
+    /// Whether readers get the records of the next batch, whose checksum is verified: not those of aborted transactions
+    /// or control batches.
     pub fn admits(&mut self, batch: &Batch<'_>) -> Result<bool, Error> {
         while let Some(next) = self.ahead.pop_if(|next| next.first_offset <= batch.last_offset) {
             self.producers.insert(next.producer_id);

@@ -70,7 +70,7 @@ impl Kind {
         matches!(self, Self::AddPartitions(_) | Self::AddOffsets(_))
     }
 
-    /// Whose coordinator is asked; or, for [`Kind::Find`], which any broker answers, looked for.
+    /// Whose coordinator is asked. For [`Kind::Find`], which any broker answers: whose coordinator is looked for.
     pub(super) fn role(&self) -> Role {
         match self {
             Self::Find(role) => *role,
@@ -123,7 +123,7 @@ impl Writer {
         }
     }
 
-    /// Takes the call with this id, whose answer has come.
+    /// Removes and returns the call with this id: it was answered, or has failed.
     pub(super) fn take_call(&mut self, id: RequestId) -> Option<Call> {
         let place = self.calls.iter().position(|call| call.id == id)?;
         Some(self.calls.swap_remove(place))
@@ -277,7 +277,7 @@ impl Writer {
         }
     }
 
-    /// Changes the membership of those of these partitions that are `from`.
+    /// Changes these partitions' membership to `to`, wherever it is `from`.
     pub(super) fn mark(&mut self, partitions: &[usize], from: Membership, to: Membership) {
         for at in partitions {
             if let Some(partition) = self.partitions.get_mut(*at).filter(|it| it.membership == from) {
@@ -289,7 +289,7 @@ impl Writer {
     /// Asks the coordinator to add the group.
     pub(super) fn call_add_offsets(&mut self, brokers: &mut Brokers, now: Instant) {
         let Some(group) = self.group_id.clone() else { return };
-        if self.has_offsets || self.calls_any(|kind| matches!(kind, Kind::AddOffsets(_))) {
+        if self.has_group || self.calls_any(|kind| matches!(kind, Kind::AddOffsets(_))) {
             return;
         }
         let request = AddOffsetsToTxnRequest::default()

@@ -33,8 +33,8 @@ pub(super) struct Commit {
     pub group: Group,
     /// When it is given up.
     pub deadline: Instant,
-    /// Whether the group's coordinator has accepted the offsets, if there are any.
-    pub has_offsets: bool,
+    /// Whether the group's coordinator has accepted all offsets; true from the start if `offsets` is empty.
+    pub has_accepted_offsets: bool,
     /// Whether a request to end the transaction may have been written.
     pub is_ending: bool,
     /// Whether such a request may have been executed without a successful answer.
@@ -77,14 +77,14 @@ impl Writer {
             if self.group_id.as_ref().is_some_and(|known| *known != name) {
                 // What was requested for the other group does not count for this one.
                 self.group.node = None;
-                self.has_offsets = false;
+                self.has_group = false;
             }
             self.group_id = Some(name);
         }
-        let has_offsets = offsets.is_empty();
+        let has_accepted_offsets = offsets.is_empty();
         let deadline = now + self.settings.transaction_timeout;
         self.is_flushing = true;
-        let commit = Commit { offsets, group, deadline, has_offsets, is_ending: false, is_unsure: false };
+        let commit = Commit { offsets, group, deadline, has_accepted_offsets, is_ending: false, is_unsure: false };
         self.state = State::Committing(Box::new(commit));
     }
 
@@ -179,8 +179,8 @@ impl Writer {
             return self.finish(State::Open, Err(error));
         }
         self.add_partitions(brokers, now);
-        if !commit.has_offsets {
-            match self.has_offsets {
+        if !commit.has_accepted_offsets {
+            match self.has_group {
                 true => self.call_offsets(&commit, brokers, now),
                 false => self.call_add_offsets(brokers, now),
             }
@@ -190,7 +190,7 @@ impl Writer {
             return self.finish(State::Open, Err(error));
         }
         let is_flushed = self.is_flushed() || is_on(Mistake::EndBeforeFlush);
-        if !commit.has_offsets || !is_flushed || !self.calls.iter().all(|call| is_find(&call.kind)) {
+        if !commit.has_accepted_offsets || !is_flushed || !self.calls.iter().all(|call| is_find(&call.kind)) {
             self.state = State::Committing(commit);
             return;
         }
@@ -301,7 +301,7 @@ impl Writer {
         partitions.flat_map(|partition| &partition.window).any(|batch| batch.sending != Sending::Done)
     }
 
-    /// Whether a late copy may arrive of a batch that is not in the log.
+    /// Whether a late copy of a batch that is not in the log may arrive.
     fn is_haunted(&self) -> bool {
         let partitions = self.active.iter().filter_map(|at| self.partitions.get(*at));
         partitions.flat_map(|partition| &partition.window).any(|batch| batch.is_lost && batch.sending != Sending::Done)

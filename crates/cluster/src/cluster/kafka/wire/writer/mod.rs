@@ -103,7 +103,7 @@ pub struct Writer {
     /// Whether the transaction may be open at its coordinator.
     is_started: bool,
     /// Whether the group is part of the transaction.
-    has_offsets: bool,
+    has_group: bool,
     /// The code with which a coordinator last put off a call; `None` once a call has succeeded.
     delayed_by: Option<i16>,
     /// Why the transaction can only be aborted.
@@ -142,7 +142,7 @@ impl Writer {
             group: Seat::default(),
             group_id: None,
             is_started: false,
-            has_offsets: false,
+            has_group: false,
             delayed_by: None,
             trouble: None,
             failures: Vec::new(),
@@ -181,8 +181,8 @@ impl Writer {
     /// Opens a transaction. [`WriteErrorKind::Fenced`] if the writer must no longer be used.
     pub fn begin(&mut self) -> Result<(), WriteError> {
         if self.session.is_doubtful() {
-            let message = "a connection broke while a transaction's request was under way: only a new producer can \
-                           rule out that it still takes effect";
+            let message = "a request of an earlier transaction may still take effect, or the producer's epoch could \
+                           not be raised: a new producer is needed";
             return Err(WriteError::new(WriteErrorKind::Fenced, message));
         }
         if !matches!(self.state, State::Idle) {
@@ -191,7 +191,7 @@ impl Writer {
         self.outcome = None;
         self.trouble = None;
         self.is_started = false;
-        self.has_offsets = false;
+        self.has_group = false;
         self.is_flushing = false;
         self.expected.clear();
         self.state = State::Open;
@@ -347,7 +347,7 @@ impl Writer {
         self.is_pressed = false;
         self.is_flushing = false;
         self.is_started = false;
-        self.has_offsets = false;
+        self.has_group = false;
     }
 }
 

@@ -5,7 +5,7 @@
 //! when all that were sent are answered, beginning with the first that is not in the log. So a broker sees sequences in
 //! order, except for batches that it has refused itself.
 //!
-//! **Failure**: the batches of a request without an answer are sent again, each by itself, until the delivery timeout.
+//! **Failure**: the batches of a request without an answer are sent again until the delivery timeout.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -309,6 +309,6 @@ impl Writer {
 /// A message that a partition's batches were not delivered in time, and why, as far as that is known.
 pub(super) fn not_delivered(partition: &Partition) -> String {
     let last = partition.window.iter().find_map(|batch| batch.last.as_deref());
-    let why = last.unwrap_or("the partition's leader is unknown or unreachable");
+    let why = last.unwrap_or("no error was reported; its leader may be unknown or unreachable");
     format!("{}:{}: not delivered in time: {why}", partition.topic, partition.index)
 }

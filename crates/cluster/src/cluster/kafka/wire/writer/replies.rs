@@ -38,7 +38,7 @@ pub(super) struct Answer<'a> {
     pub producer_id: i64,
     /// The producer's epoch.
     pub epoch: i16,
-    /// Topic, partition and code of each.
+    /// Each partition's topic, number and code.
     pub partitions: Vec<(&'a str, i32, i16)>,
 }
 
@@ -162,10 +162,10 @@ impl Writer {
             Kind::Init => self.opened(answer.producer_id, answer.epoch),
             Kind::Bump => self.bumped(answer.producer_id, answer.epoch),
             Kind::AddPartitions(_) => {}
-            Kind::AddOffsets(group) => self.has_offsets |= self.group_id.as_ref() == Some(group),
+            Kind::AddOffsets(group) => self.has_group |= self.group_id.as_ref() == Some(group),
             Kind::Offsets => {
                 if let State::Committing(commit) = &mut self.state {
-                    commit.has_offsets = true;
+                    commit.has_accepted_offsets = true;
                 }
             }
             Kind::End { commit } => self.ended(*commit, answer.producer_id, answer.epoch),

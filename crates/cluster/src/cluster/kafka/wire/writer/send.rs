@@ -102,10 +102,11 @@ impl Writer {
 
     fn check_size(&self, bytes: usize) -> Result<(), WriteError> {
         let most = self.settings.message_bytes_max;
-        if bytes + HEAD_BYTES <= most {
+        let alone = bytes + HEAD_BYTES;
+        if alone <= most {
             return Ok(());
         }
-        let message = format!("a record of {bytes} bytes exceeds the limit of {most} bytes");
+        let message = format!("a record of up to {alone} bytes in its own batch exceeds the limit of {most} bytes");
         Err(WriteError { kind: WriteErrorKind::Refused, code: Some(code::MESSAGE_TOO_LARGE), message })
     }
 

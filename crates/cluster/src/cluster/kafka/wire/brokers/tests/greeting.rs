@@ -278,7 +278,7 @@ fn login_without_a_token_fails_and_says_why() {
     tokens.fail(Missing { is_lasting: false, why: "the endpoint is down".to_owned() });
     let took = world.until(|world| world.brokers.failure().is_some());
     assert!((5000..5100).contains(&took.as_millis()), "after the timeout of a request: {took:?}");
-    let why = "kafka:9001: it requires a login, and no token is available: the endpoint is down";
+    let why = "kafka:9001: it requires a login, and there is no token: the endpoint is down";
     assert_eq!((world.brokers.failure(), world.brokers.trouble()), (Some(why), None));
     // Trouble that a person has to fix is not waited for.
     tokens.fail(Missing { is_lasting: true, why: "the secret is wrong".to_owned() });
@@ -289,7 +289,7 @@ fn login_without_a_token_fails_and_says_why() {
     assert!(took < ms(1500), "{took:?}");
     let trouble = world.brokers.trouble().unwrap();
     assert_eq!(trouble.kind, TroubleKind::Login);
-    assert_eq!(trouble.message, "it requires a login, and no token is available: the secret is wrong");
+    assert_eq!(trouble.message, "it requires a login, and there is no token: the secret is wrong");
     assert_eq!(world.count(17), 0);
     // It is forgotten once it is fixed.
     world.serve = Sasl { password: "one", ..Sasl::default() }.serve(BEARER);

@@ -48,7 +48,7 @@ fn leaders_are_read_in_every_version() {
 fn leader_of_an_earlier_epoch_is_not_accepted() {
     let mut world = watching(settings());
     lead(&mut world, &[(2, 4), (2, 6), (3, 5)]);
-    assert_eq!(doubt(&mut world), None, "it has no leader until a newer one is heard of");
+    assert_eq!(doubt(&mut world), None, "the partition has no leader until a newer one is reported");
     assert_eq!(world.leader(1), Some((2, 6)));
     lead(&mut world, &[(3, 6), (2, 6), (3, 5)]);
     world.until(|world| world.leader(0).is_some());

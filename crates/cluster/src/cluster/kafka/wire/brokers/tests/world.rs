@@ -194,7 +194,7 @@ impl World {
 
     fn tick(&mut self) {
         self.ticks += 1;
-        assert!(self.ticks < 1_000_000, "the client asks for ticks without an end");
+        assert!(self.ticks < 1_000_000, "the client asks for ticks endlessly");
         self.brokers.tick(self.now);
     }
 
@@ -216,7 +216,7 @@ impl World {
         let begin = self.now;
         self.settle();
         while !holds(self) {
-            assert!(self.now < begin + Duration::from_secs(60), "nothing within a minute");
+            assert!(self.now < begin + Duration::from_secs(60), "the condition did not hold within a minute");
             self.pass(ms(1));
         }
         self.now - begin

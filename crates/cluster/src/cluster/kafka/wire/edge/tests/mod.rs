@@ -39,7 +39,7 @@ impl Client {
             }
             assert!(
                 begin.elapsed() < Duration::from_secs(30),
-                "nothing within 30 seconds: {:?}",
+                "the condition did not hold within 30 seconds: {:?}",
                 self.brokers.trouble()
             );
             self.edge.drive(&mut self.brokers, Duration::from_millis(100));

@@ -138,7 +138,7 @@ fn tls_on_one_side_only_is_trouble() {
     let mut client = Client::new(authority.client(false), &[server.address()]);
     let failure = client.until(|brokers, _| brokers.failure().map(str::to_owned));
     assert!(failure.starts_with(&server.address().to_string()), "{failure}");
-    assert!(failure.ends_with("; it may not use TLS"), "{failure}");
+    assert!(failure.ends_with("; perhaps it does not use TLS"), "{failure}");
 }
 
 /// Somebody replaces the authority's file while the client runs.

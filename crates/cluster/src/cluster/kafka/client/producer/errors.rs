@@ -1,4 +1,4 @@
-//! Error messages, in the wording of librdkafka's path.
+//! Errors, in the wording of librdkafka's path.
 
 use super::super::super::descriptions;
 use super::super::super::rights;
