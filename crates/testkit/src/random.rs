@@ -13,6 +13,29 @@ pub fn mix(n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// An integer type to draw numbers of. Bounds are not negative, but for those of [`Random::between`].
+pub trait Integer: Copy {
+    fn of(number: u64) -> Self;
+    /// Two's complement, if negative.
+    fn number(self) -> u64;
+}
+
+macro_rules! integers {
+    ($($integer:ty)*) => {$(
+        impl Integer for $integer {
+            fn of(number: u64) -> Self {
+                number as Self
+            }
+
+            fn number(self) -> u64 {
+                self as u64
+            }
+        }
+    )*};
+}
+
+integers!(i32 i64 u64 usize);
+
 /// A generator.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -40,13 +63,19 @@ impl Random {
     }
 
     /// A number below `end`, which is above 0.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+    pub fn below<N: Integer>(&mut self, end: N) -> N {
+        N::of(self.next() % end.number())
     }
 
     /// A number from `least` to `most`, both included.
-    pub fn between(&mut self, least: u64, most: u64) -> u64 {
-        least + self.below(most - least + 1)
+    pub fn between<N: Integer>(&mut self, least: N, most: N) -> N {
+        let numbers = most.number().wrapping_sub(least.number()) + 1;
+        N::of(least.number().wrapping_add(self.below(numbers)))
+    }
+
+    /// One of `all`, which is not empty.
+    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[self.below(all.len())]
     }
 
     /// A duration from `least` to `most`, in milliseconds.
@@ -55,8 +84,8 @@ impl Random {
     }
 
     /// True once in `count` times, on average.
-    pub fn once_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
+    pub fn once_in<N: Integer>(&mut self, count: N) -> bool {
+        self.below(count.number()) == 0
     }
 
     /// True this many times in a thousand, on average.

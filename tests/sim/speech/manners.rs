@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use kafka_protocol::messages::ApiKey;
+use ratchet_testkit::random::Random;
 
-use super::random::Random;
 use super::sessions::Sessions;
 
 /// REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND: the codes of a leader whose followers do not follow.

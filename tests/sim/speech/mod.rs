@@ -40,7 +40,6 @@ pub mod batches;
 mod fetching;
 mod frames;
 mod manners;
-pub mod random;
 mod sessions;
 
 /// The port of every broker.

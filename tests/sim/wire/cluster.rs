@@ -1,7 +1,8 @@
 //! The brokers as the wire's simulation has them: `kafka` says what they do, `speech` how they say it.
 
+use ratchet_testkit::random::Random;
+
 use super::kafka::{Broker, Lead, Log, Nodes, Partition, Protocol, Settings};
-use super::random::Random;
 use super::speech::{self, Answer, Fetch, Incoming, Manners};
 
 /// The cluster.

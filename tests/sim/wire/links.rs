@@ -10,10 +10,10 @@ use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
 use kafka_protocol::messages::ApiKey;
+use ratchet_testkit::random::Random;
 
 use super::client::brokers::{Act, Brokers, Link};
 use super::cluster::Cluster;
-use super::random::Random;
 use super::speech::{Answer, Fetch, Incoming, Reply};
 use super::throttles::{self, Quiet};
 
@@ -132,7 +132,7 @@ impl Links {
     }
 
     fn delay(&mut self, now: u64) -> u64 {
-        now + 1 + self.random.number() % self.weather.delay_max
+        now + 1 + self.random.next() % self.weather.delay_max
     }
 
     fn happens(&mut self, once_in: usize) -> bool {
@@ -208,7 +208,7 @@ impl Links {
     /// Cuts a link: what is under way to the broker may arrive late, up to some byte; `tells`: the client hears of it.
     pub fn cut(&mut self, end: End, tells: bool, now: u64) {
         let breaks = self.delay(now);
-        let late = now + self.random.number() % self.weather.late_max;
+        let late = now + self.random.next() % self.weather.late_max;
         let Some(wire) = self.wires.get_mut(&end) else { return };
         if !wire.is_held || tells && wire.breaks.is_some() {
             return;
@@ -309,7 +309,7 @@ impl Links {
         let at = self.delay(now);
         let mut at = wire.to_client.back().map_or(at, |(last, _)| at.max(*last));
         if self.happens(self.weather.hold_once_in) {
-            at += self.random.number() % 300_000;
+            at += self.random.next() % 300_000;
         }
         let mut bytes = (answer.len() as u32).to_be_bytes().to_vec();
         bytes.extend(answer);
@@ -321,7 +321,7 @@ impl Links {
         let piece = self.piece(bytes.len());
         for piece in bytes.chunks(piece) {
             wire.to_client.push_back((at, piece.to_vec()));
-            at += self.random.number() % (self.weather.delay_max / 4 + 1);
+            at += self.random.next() % (self.weather.delay_max / 4 + 1);
         }
     }
 

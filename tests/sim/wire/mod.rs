@@ -12,7 +12,6 @@
 use std::ops::Range;
 
 use kafka::Partition;
-use speech::random;
 
 use crate::record::TopicPartition;
 

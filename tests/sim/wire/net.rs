@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
+use ratchet_testkit::random::Random;
+
 use super::client::brokers::Brokers;
 use super::cluster::Cluster;
 use super::links::{Links, Weather};
-use super::random::Random;
 
 /// The links of one client.
 pub struct Net {

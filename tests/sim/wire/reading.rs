@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ratchet_testkit::random::Random;
+
 use self::profile::{client, settings, weather};
 use super::client::brokers::Brokers;
 use super::client::fetcher::{FetchSettings, Fetched, Fetcher, Trouble};
@@ -13,7 +15,6 @@ use super::judge::Judge;
 use super::kafka::Protocol;
 use super::links::Weather;
 use super::net::Net;
-use super::random::Random;
 use super::theirs;
 use super::writing::Writers;
 use crate::record::TopicPartition;
@@ -67,7 +68,7 @@ impl Reading {
     /// The run of a seed.
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let mut cluster = Cluster::new(3, Protocol::V1, random.number());
+        let mut cluster = Cluster::new(3, Protocol::V1, random.next());
         cluster.create("input", 1 + random.below(4) as i32, false);
         cluster.create("other", 1 + random.below(2) as i32, false);
         cluster.manners.former_once_in = *random.pick(&[0, 3]);
@@ -79,16 +80,16 @@ impl Reading {
         let partitions = cluster.broker.nodes.partitions().into_iter();
         let partitions: Vec<TopicPartition> =
             partitions.map(|partition| TopicPartition::new(&*partition.topic, partition.number)).collect();
-        let mut net = Net::new(weather, random.number());
+        let mut net = Net::new(weather, random.next());
         net.cut_once_in = *random.pick(&[0, 300, 2_000]);
         Self {
             net,
-            brokers: client(random.number()),
+            brokers: client(random.next()),
             fetcher: Fetcher::new(Arc::clone(&settings)),
             settings,
             fetched: Fetched::default(),
             unpack: Bounded::new(1 << 20),
-            writers: Writers::new(random.number()),
+            writers: Writers::new(random.next()),
             judge: Judge::default(),
             partitions,
             paused: BTreeMap::new(),
@@ -108,7 +109,7 @@ impl Reading {
         }
         for partition in self.partitions.clone() {
             let log = self.cluster.log(&theirs(&partition));
-            let offset = self.random.within(log.start(), log.high());
+            let offset = self.random.between(log.start(), log.high());
             self.start(&partition, offset)?;
         }
         while self.net.micros() < TROUBLE {
@@ -154,7 +155,7 @@ impl Reading {
     fn step(&mut self) -> Result<(), String> {
         let client = [self.brokers.next_tick(), self.fetcher.next_tick()].into_iter().flatten().min();
         let client = client.map_or(u64::MAX, |at| self.net.micros_of(at));
-        let most = self.net.micros() + 1 + self.random.number() % 5_000;
+        let most = self.net.micros() + 1 + self.random.next() % 5_000;
         self.net.pass(client.min(most));
         self.net.step(&mut self.brokers, &mut self.cluster, &mut self.random);
         self.fetcher.poll(&mut self.brokers, self.net.now());
@@ -256,7 +257,7 @@ impl Reading {
             }
             trouble => return Err(format!("{partition}: {trouble} without a reason")),
         }
-        let offset = self.random.within(start, high);
+        let offset = self.random.between(start, high);
         self.start(partition, offset)
     }
 
@@ -282,7 +283,7 @@ impl Reading {
     /// Trouble of some kind.
     fn disturb(&mut self) -> Result<(), String> {
         let partition = self.random.pick(&self.partitions).clone();
-        let node = self.random.within(1, 3) as i32;
+        let node = self.random.between(1, 3) as i32;
         let now = self.net.micros();
         match self.random.below(200) {
             0..8 => self.elect(&partition),
@@ -293,24 +294,24 @@ impl Reading {
             }
             22..24 => {
                 let log = self.cluster.log(&theirs(&partition));
-                let to = self.random.within(log.start(), log.high());
+                let to = self.random.between(log.start(), log.high());
                 log.delete_before(to).expect("it is below the high watermark");
             }
             24..28 => self.cluster.manners.sessions(node).clear(),
             28..60 => self.cluster.broker.gossip(node),
             60..64 if self.down.is_empty() => {
-                self.down.insert(node, now + self.random.number() % 500_000);
+                self.down.insert(node, now + self.random.next() % 500_000);
                 self.cluster.broker.nodes.node(node).is_up = false;
                 self.cluster.manners.sessions(node).clear();
             }
             64..72 => {
                 self.fetcher.pause(&partition);
-                self.paused.insert(partition, now + self.random.number() % 100_000);
+                self.paused.insert(partition, now + self.random.next() % 100_000);
             }
             72..80 => self.restart(&partition)?,
             80..84 if !self.hides.contains_key(&partition) => {
                 self.cluster.lead(&theirs(&partition)).hides = true;
-                self.hides.insert(partition, now + self.random.number() % 900_000);
+                self.hides.insert(partition, now + self.random.next() % 900_000);
             }
             84..86 => {
                 let position = self.fetcher.position(&partition).unwrap_or(0);
@@ -333,7 +334,7 @@ impl Reading {
     fn renew(&mut self) -> Result<(), String> {
         self.met.clients += 1;
         self.net.renew();
-        self.brokers = client(self.random.number());
+        self.brokers = client(self.random.next());
         let old = std::mem::replace(&mut self.fetcher, Fetcher::new(Arc::clone(&self.settings)));
         for partition in self.partitions.clone() {
             let position = old.position(&partition).unwrap_or(0);
@@ -344,7 +345,7 @@ impl Reading {
 
     fn elect(&mut self, partition: &TopicPartition) {
         self.met.elections += 1;
-        let (to, unaware) = (self.random.within(1, 3) as i32, self.random.once_in(2));
+        let (to, unaware) = (self.random.between(1, 3) as i32, self.random.once_in(2));
         self.cluster.elect(&theirs(partition), to, None, unaware);
         if self.random.once_in(3) {
             self.cluster.lead(&theirs(partition)).is_led = false;
@@ -358,7 +359,7 @@ impl Reading {
             return self.resume(partition);
         }
         let log = self.cluster.log(&theirs(partition));
-        let offset = self.random.within(log.start(), log.high());
+        let offset = self.random.between(log.start(), log.high());
         self.start(partition, offset)
     }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_testkit::random::Random;
+
 use super::client::brokers::{Address, Brokers, Settings};
 use super::client::fetcher::{FetchSettings, Fetched, Fetcher, Trouble};
 use super::client::records::{Bounded, Unpack};
@@ -10,7 +12,6 @@ use super::cluster::Cluster;
 use super::kafka::{Packing, Partition, Protocol, Record};
 use super::links::Weather;
 use super::net::Net;
-use super::random::Random;
 use super::theirs;
 use crate::record::TopicPartition;
 

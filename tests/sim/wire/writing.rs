@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use ratchet_testkit::random::Random;
+
 use super::cluster::Cluster;
 use super::judge::Judge;
 use super::kafka::{Packing, Record};
-use super::random::Random;
 use super::speech::batches::record;
 use super::theirs;
 use crate::record::TopicPartition;
@@ -33,7 +34,7 @@ impl Writers {
         match self.random.below(12) {
             0..2 => self.append(cluster, judge, partition, None),
             2..6 => {
-                let producer = self.random.within(1, PRODUCERS);
+                let producer = self.random.between(1, PRODUCERS);
                 // A producer's next transaction begins when the markers of the last one are written.
                 if self.ending.keys().all(|(of, _)| *of != producer) {
                     self.append(cluster, judge, partition, Some(producer));
@@ -49,7 +50,7 @@ impl Writers {
             }
             _ => {
                 let log = cluster.log(&theirs(partition));
-                let to = self.random.within(log.high(), log.end());
+                let to = self.random.between(log.high(), log.end());
                 let seam = log.batch_ends().filter(|end| *end <= to).max();
                 log.replicate(seam.unwrap_or(0));
             }
@@ -60,7 +61,7 @@ impl Writers {
         let packing = *self.random.pick(&[Packing::None, Packing::None, Packing::Gzip, Packing::Lz4]);
         let log = cluster.log(&theirs(to));
         let (epoch, base) = (log.epoch(), log.end());
-        let count = self.random.within(1, 6);
+        let count = self.random.between(1, 6);
         let large = self.random.once_in(30);
         let records: Vec<Record> = (base..base + count)
             .map(|offset| {
@@ -116,7 +117,7 @@ impl Writers {
         // Mostly near the end.
         let back = self.random.below(seams.len().min(6));
         let end = seams[seams.len() - 1 - back];
-        let (to, unaware) = (self.random.within(1, 3) as i32, self.random.once_in(2));
+        let (to, unaware) = (self.random.between(1, 3) as i32, self.random.once_in(2));
         cluster.elect(&theirs(partition), to, Some(end), unaware);
         judge.cut(partition, end, epoch);
     }
@@ -124,8 +125,8 @@ impl Writers {
     /// The cleaner removes some committed records, and all that is of aborted transactions.
     pub fn compact(&mut self, cluster: &mut Cluster, partition: &TopicPartition) {
         let log = cluster.log(&theirs(partition));
-        let dirty_end = self.random.within(log.start(), log.end());
-        let (mut one, mut other) = (self.random.clone(), Random::new(self.random.number()));
+        let dirty_end = self.random.between(log.start(), log.end());
+        let (mut one, mut other) = (self.random.clone(), Random::new(self.random.next()));
         let share = 1 + one.below(4);
         log.thin(dirty_end, || !one.once_in(share), || other.once_in(2));
     }

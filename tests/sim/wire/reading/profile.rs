@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_testkit::random::Random;
+
 use super::super::client::brokers::{Address, Brokers, Settings};
 use super::super::client::fetcher::FetchSettings;
 use super::super::links::Weather;
-use super::super::random::Random;
 
 pub fn weather(random: &mut Random) -> Weather {
     Weather {

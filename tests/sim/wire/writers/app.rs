@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use ratchet_testkit::random::Random;
+
 use super::super::client::brokers::{Address, Brokers, Settings};
 use super::super::client::writer::{
     Group, NewRecord, Offset, Ticket, WriteError, WriteErrorKind, WriteSettings, Writer,
 };
-use super::super::random::Random;
 use crate::record::{HeaderBuf, TopicPartition};
 
 pub const GROUP: &str = "group";
@@ -177,7 +178,7 @@ impl App {
 
     fn rest(&mut self, now: u64) -> Fate {
         self.phase = Phase::Idle;
-        self.next = now + self.random.number() % 3_000;
+        self.next = now + self.random.next() % 3_000;
         Fate::GoesOn
     }
 
@@ -237,7 +238,7 @@ impl App {
                 *left -= 1;
             }
         }
-        self.next = now + self.random.number() % 2_000;
+        self.next = now + self.random.next() % 2_000;
         if !matches!(self.phase, Phase::Sending(0)) {
             if self.random.once_in(60) {
                 self.writer.flush();

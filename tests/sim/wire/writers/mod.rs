@@ -9,13 +9,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ratchet_testkit::random::Random;
+
 use self::app::{App, Fate, GROUP};
 pub use self::profile::{Profile, Tally};
 use super::client::brokers::Settings;
 use super::cluster::Cluster;
 use super::kafka::{Partition, Seat, Subscription};
 use super::links::{Links, Weather};
-use super::random::Random;
 
 pub mod app;
 pub mod judge;
@@ -126,7 +127,7 @@ impl World {
 
     fn start(&mut self, membership: (String, i32), id: &str) {
         let settings = (Arc::clone(&self.settings), Arc::new(self.profile.write.clone()));
-        let seed = self.random.number();
+        let seed = self.random.next();
         let mut app = App::new(self.apps.len(), id, settings, membership, seed, self.time());
         app.poisons = self.profile.poisons;
         app.next = self.now;
@@ -289,7 +290,7 @@ impl World {
         if now < self.next_chaos {
             return;
         }
-        self.next_chaos = now + 1 + self.random.number() % (4 * MS);
+        self.next_chaos = now + 1 + self.random.next() % (4 * MS);
         if self.random.once_in(2) {
             let pick = self.random.below(1_000);
             self.write_marker(pick);
@@ -331,13 +332,13 @@ impl World {
             2 => self.cluster.broker.gossip(node),
             3 | 4 => {
                 let seat = if self.random.once_in(2) { Seat::Transactions } else { Seat::Groups };
-                let until = self.now + self.random.number() % (30 * MS);
+                let until = self.now + self.random.next() % (30 * MS);
                 self.cluster.broker.nodes.seats[seat as usize] = (node, until);
             }
             _ => {
                 self.cluster.broker.nodes.node(node).is_up = false;
                 self.links.cut_node(node, self.now);
-                self.wakes.push((node, self.now + self.random.number() % SECOND));
+                self.wakes.push((node, self.now + self.random.next() % SECOND));
             }
         }
     }
@@ -345,7 +346,7 @@ impl World {
     /// A process stands still, and wakes up later; now and then its group goes on without it.
     fn freeze(&mut self) {
         let Some(number) = self.living() else { return };
-        let until = self.now + self.random.number() % (3 * SECOND);
+        let until = self.now + self.random.next() % (3 * SECOND);
         if let Some(app) = self.apps.get_mut(number) {
             app.is_frozen = true;
             self.thaws.push((number, until));

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use ratchet_testkit::random::Random;
+
 use super::super::client::records::Codec;
 use super::super::client::writer::{Transactions, WriteSettings};
 use super::super::kafka::Protocol;
-use super::super::random::Random;
 use super::{MS, SECOND};
 
 /// What a seed is about.
