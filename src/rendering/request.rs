@@ -27,9 +27,9 @@ use crate::effect::provider::Rendered;
 use crate::record::Record;
 use crate::topology::Topology;
 use crate::topology::sink::Terms;
-use crate::topology::sink::address::{ADDRESS_BYTES_MAX, Address, Part, Region, has_dots};
+use crate::topology::sink::http::address::{ADDRESS_BYTES_MAX, Address, Part, Region, has_dots};
+use crate::topology::sink::http::template::{Piece, Template};
 use crate::topology::sink::http::{Body, Http, Json, Method};
-use crate::topology::sink::template::{Piece, Template};
 
 use super::only_row;
 

@@ -9,32 +9,20 @@ use super::input::Start;
 use super::presets;
 use super::sink::terms::OnDuplicate;
 
-/// The words of a type that has `ALL` and `as_str`.
-macro_rules! words {
-    ($type:ty) => {
-        Type::Words(|| <$type>::ALL.iter().map(|value| value.as_str().to_owned()).collect())
-    };
-}
+pub mod parts;
+pub mod values;
 
-mod cases;
-mod gate;
-mod http;
-mod parts;
-mod sink;
-mod terms;
-mod values;
-
-pub use cases::{CASE, ENTRY, EXPECTED, GIVEN_FILE, KCAT, RECORD};
-pub use gate::{GATE, REDIS};
-pub use http::{ATTEMPT, BODY, BODY_NONE, BODY_VALUE, HTTP, IDEMPOTENCY_KEY, RESULT_WRITTEN};
-pub use parts::{CONTENTS_NONE, CONTENTS_PART, EPOCH_PART, PART, PLACES, TABLE_PART, VERSION};
-pub use sink::{
+pub use super::cases::keys::{CASE, ENTRY, EXPECTED, GIVEN_FILE, KCAT, RECORD};
+pub use super::gate::keys::{GATE, REDIS};
+pub use super::sink::http::keys::{ATTEMPT, BODY, BODY_NONE, BODY_VALUE, HTTP, IDEMPOTENCY_KEY, RESULT_WRITTEN};
+pub use super::sink::keys::{
     ALL_COLUMNS, ANSWER, CALL, DOES, EXPECT_ROWS_MAX, INBOX, ON, OUTBOX, POSTGRES, RESULT, SINK, STATEMENT, TABLE,
     TEXT_DECIMALS,
 };
-pub use terms::{ATTEMPTS_MAX, FACTOR_MAX, HANDLER, RESULTS, RETRYING};
+pub use super::sink::terms::keys::{ATTEMPTS_MAX, FACTOR_MAX, HANDLER, RESULTS, RETRYING};
+pub use parts::{CONTENTS_NONE, CONTENTS_PART, EPOCH_PART, PART, PLACES, TABLE_PART, VERSION};
 
-use values::{IDENTITY_OF, PATH, PLACE, TOPIC};
+use values::{IDENTITY_OF, PATH, PLACE, TOPIC, words};
 
 const ACTION: Type = words!(Action);
 const KIND: Type = Type::List("a list of values", &Type::Scalar);

@@ -88,7 +88,7 @@ fn files(folder: &Path) -> BTreeMap<(String, u64), Vec<(PathBuf, u64)>> {
 /// Chooses a bit: first the kind of file, then the file, then the bit.
 pub fn choose(folder: &Path, random: &mut Random) -> Flip {
     let files = files(folder);
-    let mut at = random.below(files.keys().map(|(_, weight)| weight).sum());
+    let mut at = random.below(files.keys().map(|(_, weight)| weight).sum::<u64>());
     let (_, all) = files
         .iter()
         .find(|((_, weight), _)| {

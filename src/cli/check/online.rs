@@ -19,7 +19,7 @@ use crate::engine::preflight::unreached::Unasked;
 use crate::rendering;
 use crate::topology::gate::OnUnavailable;
 use crate::topology::sink::Command;
-use crate::topology::sink::address::Address;
+use crate::topology::sink::http::address::Address;
 use crate::topology::{Loaded, Topology};
 use crate::words::counted;
 use crate::yaml::{Environment, Process};

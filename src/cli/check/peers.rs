@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::effect::postgres;
 use crate::topology::Topology;
 use crate::topology::sink::Sink;
-use crate::topology::sink::address::Address;
+use crate::topology::sink::http::address::Address;
 
 /// A note for each server that is not authenticated.
 pub fn notes(topology: &Topology) -> Vec<String> {

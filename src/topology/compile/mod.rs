@@ -13,19 +13,11 @@ use super::sink::Dedup;
 use super::spec::{IdentitySpec, Spec, VersionSpec};
 
 mod actions;
-mod cases;
-mod compiler;
-mod gate;
-mod http;
+pub mod compiler;
 mod nulls;
 mod rules;
 pub(super) mod samples;
-mod sink;
-mod sql;
-mod statement;
-mod table;
-mod terms;
-mod topics;
+pub mod topics;
 
 use actions::actions;
 use compiler::Compiler;
@@ -140,12 +132,12 @@ fn contents(spec: &Spec, default: Option<Contents>) -> Option<Contents> {
 
 impl Compiler<'_> {
     /// The retention, unless one was written that could not be read.
-    fn known_retention(&self, retention: Retention) -> Option<Retention> {
+    pub fn known_retention(&self, retention: Retention) -> Option<Retention> {
         (self.spec.retention.is_some() || !self.spec.retention_given).then_some(retention)
     }
 
     /// The retention, as written or by default.
-    fn retention_or_default(&self) -> Retention {
+    pub fn retention_or_default(&self) -> Retention {
         // Only whether there is a version matters, not what it is.
         let default = || match self.spec.version_place {
             Some(_) => Retention::Forever,

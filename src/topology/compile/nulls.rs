@@ -5,7 +5,7 @@
 //! what it looks for: it would find no row, and say nothing.
 
 use crate::dedup::{Kind, OnNull, Path, Places, Source};
-use crate::topology::spec::sink::{PostgresSpec, StatementSpec};
+use crate::topology::sink::spec::{PostgresSpec, StatementSpec};
 use crate::yaml::Place;
 
 use super::compiler::Compiler;
@@ -18,7 +18,7 @@ impl Compiler<'_> {
     }
 
     /// Statements for null values read nothing inside the value.
-    pub(super) fn check_null_deletes(&mut self, postgres: &PostgresSpec) {
+    pub fn check_null_deletes(&mut self, postgres: &PostgresSpec) {
         if self.null_is_delete().is_none() {
             return;
         }
@@ -52,7 +52,7 @@ impl Compiler<'_> {
     }
 
     /// A null value's row in a kept table is known by its key.
-    pub(super) fn check_null_row(&mut self, deleted: &Places) {
+    pub fn check_null_row(&mut self, deleted: &Places) {
         let Some(place) = self.null_is_delete() else { return };
         if deleted.iter().all(|path| path.source == Source::Value) {
             let message =

@@ -8,7 +8,7 @@ use crate::topology::spec::KindsSpec;
 
 impl Compiler<'_> {
     /// Whether versions have a scope.
-    pub(super) fn has_scope(&self) -> bool {
+    pub fn has_scope(&self) -> bool {
         let version = self.spec.version.as_ref();
         let binlog = |version: &crate::topology::spec::VersionSpec| {
             !version.complete || version.parts.iter().any(|part| part.part.kind == VersionKind::Binlog)
@@ -16,7 +16,7 @@ impl Compiler<'_> {
         self.spec.epoch_place.is_some() || version.is_some_and(binlog)
     }
 
-    pub(super) fn check_rules(&mut self) {
+    pub fn check_rules(&mut self) {
         self.check_formats();
         self.check_identity();
         self.check_version();

@@ -6,14 +6,14 @@ use super::compiler::{Compiler, shown};
 use crate::topology::{Input, Pattern, Preset, names};
 
 /// The topics that are written to; `None` if one is wrong, or not written.
-pub(super) struct Written {
+pub struct Written {
     pub output: Option<String>,
     pub dead_letter: Option<String>,
     pub audit: Option<String>,
 }
 
 impl Compiler<'_> {
-    pub(super) fn input(&mut self) -> Option<Input> {
+    pub fn input(&mut self) -> Option<Input> {
         let input = &self.spec.input;
         if input.pattern_place.is_none() {
             if let Some(place) = input.exclude_place {
@@ -87,7 +87,7 @@ impl Compiler<'_> {
     }
 
     /// The topics written to.
-    pub(super) fn topics(&mut self, name: Option<&str>, input: Option<&Input>) -> Written {
+    pub fn topics(&mut self, name: Option<&str>, input: Option<&Input>) -> Written {
         let output = self.output(input);
         let dead_letter = self.dead_letter(name, input);
         let audit = self.spec.audit.as_ref().map(|audit| {
@@ -209,13 +209,7 @@ impl Compiler<'_> {
     }
 
     /// Checks that Kafka accepts `name`, which comes from `topic`, and that this topology does not read it.
-    pub(super) fn check_free_name(
-        &mut self,
-        topic: &Placed<Text>,
-        name: &str,
-        key: &str,
-        input: Option<&Input>,
-    ) -> bool {
+    pub fn check_free_name(&mut self, topic: &Placed<Text>, name: &str, key: &str, input: Option<&Input>) -> bool {
         if !self.check_topic_name(topic, name, key) {
             return false;
         }

@@ -1,7 +1,7 @@
 //! The keys of the parts that rules consist of: of an identity, a version, an epoch, contents, a table's name, and of
 //! places.
 
-use super::values::{EMPTY_MEANS_MISSING, FROM_0, IDENTITY_OF, PATH, PATHS, PLACE};
+use super::values::{EMPTY_MEANS_MISSING, FROM_0, IDENTITY_OF, PATH, PATHS, PLACE, words};
 use crate::dedup::{MissingPart, TimeUnit, VersionKind};
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 

@@ -3,6 +3,10 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::topology::gate::keys as gate;
+use crate::topology::sink::http::keys as http;
+use crate::topology::sink::keys as sink;
+use crate::topology::sink::terms::keys as terms;
 use crate::topology::tables::{Table, compare_tables, row, rows};
 use crate::topology::tests::load_text;
 

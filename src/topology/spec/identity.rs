@@ -70,7 +70,7 @@ impl SpecReader<'_, '_> {
     }
 
     /// Reports a mapping that is not a part, or is two.
-    pub(super) fn not_one_form(
+    pub fn not_one_form(
         &mut self,
         field: &Field<'_>,
         (fields, mapping): (&Fields<'_>, &Mapping),
@@ -87,7 +87,7 @@ impl SpecReader<'_, '_> {
     }
 
     /// Reports keys that say nothing without another; keys that a part requires are checked where it is read.
-    pub(super) fn needs(&mut self, fields: &Fields<'_>, mapping: &Mapping) {
+    pub fn needs(&mut self, fields: &Fields<'_>, mapping: &Mapping) {
         for (key, other) in mapping.needs.iter().filter(|(key, _)| !mapping.one_of.contains(key)) {
             let is_there = fields.get(other).is_some() || fields.misspelt(other).is_some();
             if let Some(field) = fields.get(key).filter(|_| !is_there) {
@@ -97,7 +97,7 @@ impl SpecReader<'_, '_> {
         }
     }
 
-    pub(super) fn fingerprint(&mut self, of: &Field<'_>, except: Option<&Field<'_>>) -> Option<IdentityPart> {
+    pub fn fingerprint(&mut self, of: &Field<'_>, except: Option<&Field<'_>>) -> Option<IdentityPart> {
         let of = self.json_path(of);
         let Some(except) = except else { return Some(IdentityPart::Fingerprint { of: of?.value, except: Vec::new() }) };
         let items = self.reader.list(except)?;

@@ -82,7 +82,7 @@ impl SpecReader<'_, '_> {
     }
 
     /// A path, `{first_of: [...]}` or `{const: x}`.
-    pub(super) fn table_part(&mut self, field: &Field<'_>) -> Option<Places> {
+    pub fn table_part(&mut self, field: &Field<'_>) -> Option<Places> {
         if !matches!(field.node.value, Value::Mapping(_)) {
             return Some(vec![self.path(field)?.value]);
         }

@@ -6,33 +6,28 @@
 use crate::dedup::{Action, Contents, EpochPart, Format, Limits, OnNull, Refresh, Retention};
 use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, Text};
 
+pub use super::cases::spec::{CaseSpec, GivenSpec, Payload, RecordSpec};
 use super::ending::Existing;
+pub use super::gate::spec::GateSpec;
 use super::input::Start;
 use super::keys;
 use super::sink::Dedup;
+pub use super::sink::spec::SinkSpec;
 use super::sink::terms::OnDuplicate;
-pub use cases::{CaseSpec, GivenSpec, Payload, RecordSpec};
-pub use gate::GateSpec;
 pub use identity::IdentitySpec;
 pub use kinds::KindsSpec;
 pub use reader::PathSpec;
-pub use sink::SinkSpec;
 pub use version::VersionSpec;
 
 use reader::{SpecReader, choices};
 
-pub mod cases;
 pub mod contents;
 mod explained;
-pub mod gate;
-pub mod http;
 pub mod identity;
 pub mod kinds;
 pub mod limits;
 pub mod paths;
 pub mod reader;
-pub mod sink;
-pub mod terms;
 pub mod version;
 
 /// A topology as written; `None` means left out, or already reported.

@@ -4,7 +4,7 @@ use crate::topology::gate::OnUnavailable;
 use crate::topology::keys;
 use crate::yaml::{Field, Place, Placed, Text};
 
-use super::reader::{SpecReader, choices};
+use crate::topology::spec::reader::{SpecReader, choices};
 
 /// Stands for an address that is not known, where nothing is connected to.
 const UNKNOWN_URL: &str = "redis://unknown";

@@ -2,16 +2,16 @@
 
 use crate::dedup::Action;
 use crate::redis;
+use crate::topology::gate::spec::GateSpec;
 use crate::topology::gate::{Gate, OnUnavailable, RETENTION_MS, RETENTION_MS_MAX};
 use crate::topology::names;
-use crate::topology::spec::gate::GateSpec;
 use crate::yaml::{Placed, Text, units};
 
-use super::compiler::{Compiler, shown};
+use crate::topology::compile::compiler::{Compiler, shown};
 
 impl Compiler<'_> {
     /// Reports what is wrong with a gate.
-    pub(super) fn check_gate(&mut self) {
+    pub fn check_gate(&mut self) {
         let Some(gate) = &self.spec.gate else { return };
         if let Some(url) = &gate.url {
             self.check_gate_url(url);
@@ -59,7 +59,7 @@ impl Compiler<'_> {
     }
 
     /// The gate; `Some(None)` if there is none.
-    pub(super) fn gate(&self, name: Option<&str>) -> Option<Option<Gate>> {
+    pub fn gate(&self, name: Option<&str>) -> Option<Option<Gate>> {
         let Some(gate) = &self.spec.gate else { return Some(None) };
         let named = gate.name.as_ref().map(|name| name.value.reveal());
         Some(Some(Gate {

@@ -2,13 +2,13 @@
 
 use crate::effect::call::{Codes, Named};
 use crate::topology::keys;
+use crate::topology::sink::http::template::Template;
 use crate::topology::sink::http::{Body, Json, Method};
-use crate::topology::sink::template::Template;
 use crate::yaml::tree::Entry;
 use crate::yaml::{Field, Fields, Node, Place, Placed, Text, Value};
 
-use super::reader::{PathSpec, SpecReader, choices};
-use super::terms::{HonouredSpec, TermsSpec};
+use crate::topology::sink::terms::spec::{HonouredSpec, TermsSpec};
+use crate::topology::spec::reader::{PathSpec, SpecReader, choices};
 
 /// `sink.http` as written; `None` means left out, or already reported.
 #[derive(Debug)]

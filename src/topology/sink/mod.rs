@@ -11,9 +11,13 @@ use std::fmt;
 use crate::dedup::{Action, Kind, Places};
 use crate::yaml::Text;
 
-pub mod address;
+pub(super) mod compile;
 pub mod http;
-pub mod template;
+pub(super) mod keys;
+pub(super) mod spec;
+mod sql;
+mod statement;
+mod table;
 pub mod terms;
 
 pub use http::Http;

@@ -6,12 +6,12 @@ use crate::dedup::{Action, Retention};
 use crate::effect::call::{Answers, Codes, Jitter, KeyWindow, Named, OnInDoubt, OnUnavailable, Policy, Reserve, Retry};
 use crate::topology::Input;
 use crate::topology::sink::Terms;
+use crate::topology::sink::terms::spec::{RetrySpec, TermsSpec};
 use crate::topology::sink::terms::{OnDuplicate, RESULT_BYTES_MAX, Results};
-use crate::topology::spec::terms::{RetrySpec, TermsSpec};
 use crate::yaml::{Place, Placed, units};
 
-use super::compiler::Compiler;
-use super::topics::Written;
+use crate::topology::compile::compiler::Compiler;
+use crate::topology::compile::topics::Written;
 
 const TIMEOUT_MS: i64 = 10_000;
 /// The longest time that an attempt may take.
@@ -29,7 +29,7 @@ const RETRY: Retry = Retry {
 
 impl Compiler<'_> {
     /// Reports what is wrong with terms, whatever the topology's other keys are.
-    pub(super) fn check_terms(&mut self, terms: &TermsSpec) {
+    pub fn check_terms(&mut self, terms: &TermsSpec) {
         self.check_key(terms);
         self.check_waits(terms);
     }
@@ -123,7 +123,7 @@ impl Compiler<'_> {
     }
 
     /// A duplicate gets a result only where results are written.
-    pub(super) fn check_on_duplicate(&mut self) {
+    pub fn check_on_duplicate(&mut self) {
         let terms = self.spec.sink.as_ref().and_then(|sink| sink.terms());
         let Some(action) = self.spec.actions.duplicate.as_ref() else { return };
         if action.value == OnDuplicate::Result && !terms.is_some_and(|terms| terms.has_result) {
@@ -135,7 +135,7 @@ impl Compiler<'_> {
     }
 
     /// The terms; `None` after a mistake.
-    pub(super) fn terms(
+    pub fn terms(
         &mut self,
         spec: &TermsSpec,
         answers: Vec<(Codes, Named)>,

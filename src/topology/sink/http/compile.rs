@@ -4,14 +4,14 @@ use crate::dedup::Format;
 use crate::effect::call::{Codes, Named};
 use crate::topology::Input;
 use crate::topology::sink::Http;
-use crate::topology::sink::address::{Address, Problem};
+use crate::topology::sink::http::address::{Address, Problem};
+use crate::topology::sink::http::spec::HttpSpec;
+use crate::topology::sink::http::template::{Piece, Template};
 use crate::topology::sink::http::{Body, Method};
-use crate::topology::sink::template::{Piece, Template};
-use crate::topology::spec::http::HttpSpec;
 use crate::yaml::{Place, Placed, Text};
 
-use super::compiler::{Compiler, shown};
-use super::topics::Written;
+use crate::topology::compile::compiler::{Compiler, shown};
+use crate::topology::compile::topics::Written;
 
 /// Headers that belong to the connection or to the message's form, not to its content.
 const RESERVED: &[&str] = &[
@@ -32,7 +32,7 @@ const SECRET: &[&str] = &["authorization", "cookie", "x-api-key", "api-key", "x-
 
 impl Compiler<'_> {
     /// Reports what is wrong with a sink that calls, whatever the topology's other keys are.
-    pub(super) fn check_http(&mut self, http: &HttpSpec) {
+    pub fn check_http(&mut self, http: &HttpSpec) {
         if let Some(url) = &http.url {
             self.check_address(url, http);
         }
@@ -143,7 +143,7 @@ impl Compiler<'_> {
     }
 
     /// The sink; `None` after a mistake.
-    pub(super) fn http(&mut self, spec: &HttpSpec, topics: &Written, input: Option<&Input>) -> Option<Http> {
+    pub fn http(&mut self, spec: &HttpSpec, topics: &Written, input: Option<&Input>) -> Option<Http> {
         let terms = self.terms(&spec.terms, named(spec), topics, input);
         let method = spec.method.as_ref().map_or(Method::Post, |method| method.value);
         let body = spec.body.as_ref().map_or_else(|| default_body(method), |body| body.value.clone());

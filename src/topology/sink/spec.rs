@@ -5,9 +5,9 @@ use crate::topology::keys;
 use crate::topology::sink::{Dedup, REJECTED};
 use crate::yaml::{Field, Fields, Place, Placed, Text, Value};
 
-use super::http::HttpSpec;
-use super::reader::{PathSpec, SpecReader, choices};
-use super::terms::TermsSpec;
+use crate::topology::sink::http::spec::HttpSpec;
+use crate::topology::sink::terms::spec::TermsSpec;
+use crate::topology::spec::reader::{PathSpec, SpecReader, choices};
 
 /// Stands for an address that is not known, where nothing is connected to.
 const UNKNOWN_URL: &str = "postgresql://unknown";

@@ -4,7 +4,7 @@ use crate::topology::sink::REJECTED;
 use crate::topology::sink::terms::IN_FLIGHT_MAX;
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 
-use super::values::TOPIC;
+use crate::topology::keys::values::TOPIC;
 
 /// `sink.handler`.
 pub static HANDLER: Mapping = Mapping {

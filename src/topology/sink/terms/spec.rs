@@ -7,7 +7,7 @@ use crate::topology::sink::REJECTED;
 use crate::topology::sink::terms::{IN_FLIGHT_MAX, RESULT_BYTES_MAX, Rate};
 use crate::yaml::{Field, Fields, Place, Placed, Text, units};
 
-use super::reader::{SpecReader, choices};
+use crate::topology::spec::reader::{SpecReader, choices};
 
 /// Terms as written; `None` means left out, or already reported.
 #[derive(Debug)]
@@ -121,12 +121,7 @@ impl SpecReader<'_, '_> {
         self.terms(("sink.handler", place), fields, honoured)
     }
 
-    pub(super) fn value_of<T>(
-        &mut self,
-        fields: &Fields<'_>,
-        key: &str,
-        parse: impl Fn(&str) -> Option<T>,
-    ) -> Option<T> {
+    pub fn value_of<T>(&mut self, fields: &Fields<'_>, key: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
         let field = fields.get(key)?;
         self.reader.parsed(field, parse).map(|placed| placed.value)
     }

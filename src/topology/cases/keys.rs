@@ -1,10 +1,10 @@
 //! The keys of `tests`: what is given, and what is expected.
 
-use super::http::{self, ATTEMPT, RESULT_WRITTEN};
-use super::sink::{ANSWER, CALL};
-use super::values::{FROM_0, NAME};
 use crate::dedup::{Reason, Verdict};
 use crate::topology::cases::{KeySeen, Silence};
+use crate::topology::keys::values::{FROM_0, NAME, words};
+use crate::topology::sink::http::keys::{self as http, ATTEMPT, RESULT_WRITTEN};
+use crate::topology::sink::keys::{ANSWER, CALL};
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 
 /// A test.

@@ -5,6 +5,10 @@
 
 use crate::yaml::Text;
 
+pub(super) mod compile;
+pub(super) mod keys;
+pub(super) mod spec;
+
 /// How long an identity is kept where the topology does not say, in milliseconds.
 pub const RETENTION_MS: i64 = 7 * 24 * 3_600_000;
 /// The longest time that an identity is kept, in milliseconds.

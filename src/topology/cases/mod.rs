@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use crate::dedup::{Reason, Verdict};
 
+pub(super) mod compile;
+pub(super) mod keys;
+pub(super) mod spec;
+
 /// The timestamp of a given record that sets none: 2020-01-01T00:00:00Z, so that a test gives the same result every
 /// day.
 pub const TIMESTAMP_MS: i64 = 1_577_836_800_000;

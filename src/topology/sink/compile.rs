@@ -3,14 +3,14 @@
 use crate::dedup::{Action, IdentityPart, Kind, OnNull, Retention, Source};
 use crate::effect;
 use crate::effect::call::KeyWindow;
+use crate::topology::sink::spec::{PostgresSpec, StatementSpec};
 use crate::topology::sink::{Command, Dedup, Handler, Inbox, Parameter, Postgres, Sink, Statement, Table};
-use crate::topology::spec::sink::{PostgresSpec, StatementSpec};
 use crate::topology::{Ending, Existing, Input, Output, names};
 use crate::yaml::{Place, Placed, Text, secrets};
 
-use super::compiler::{Compiler, shown};
-use super::sql;
-use super::topics::Written;
+use crate::topology::compile::compiler::{Compiler, shown};
+use crate::topology::compile::topics::Written;
+use crate::topology::sink::sql;
 
 /// PostgreSQL's maximum length of a name, in bytes.
 const NAME_BYTES_MAX: usize = 63;
@@ -19,7 +19,7 @@ const WITH_VALUE: &[Kind] = &[Kind::Change, Kind::Read, Kind::Delete, Kind::Trun
 
 impl Compiler<'_> {
     /// What the topology ends in.
-    pub(super) fn ending(&mut self, topics: &Written, name: Option<&str>, input: Option<&Input>) -> Option<Ending> {
+    pub fn ending(&mut self, topics: &Written, name: Option<&str>, input: Option<&Input>) -> Option<Ending> {
         let Some(sink) = &self.spec.sink else {
             let existing = self.spec.existing.as_ref().map_or(Existing::Refuse, |existing| existing.value);
             return topics.output.clone().map(|topic| Ending::Output(Output { topic, existing }));
@@ -57,7 +57,7 @@ impl Compiler<'_> {
     }
 
     /// Reports what is wrong with a sink whatever the topology's other keys are.
-    pub(super) fn check_sink(&mut self) {
+    pub fn check_sink(&mut self) {
         self.check_on_duplicate();
         if let Some(http) = self.spec.sink.as_ref().and_then(|sink| sink.http.as_ref()) {
             self.check_http(http);
@@ -91,7 +91,7 @@ impl Compiler<'_> {
     }
 
     /// Whether the password stands in the file itself, also beside something that is substituted.
-    pub(super) fn is_password_written(&self, url: &Placed<Text>) -> bool {
+    pub fn is_password_written(&self, url: &Placed<Text>) -> bool {
         let source = self.file.text().get(url.place.start..url.place.end()).unwrap_or_default();
         secrets::has_password(source) || !url.value.is_secret() && secrets::has_password(url.value.reveal())
     }
@@ -114,7 +114,7 @@ impl Compiler<'_> {
     }
 
     /// The kinds that records can have; `None` if that is not known.
-    pub(super) fn kinds_there(&self) -> Option<Vec<Kind>> {
+    pub fn kinds_there(&self) -> Option<Vec<Kind>> {
         let mut kinds = vec![Kind::Change];
         match &self.spec.kinds {
             None if self.spec.kinds_given => return None,
@@ -244,13 +244,7 @@ impl Compiler<'_> {
     }
 
     /// The topic of what is answered, which no other may be.
-    pub(super) fn result_topic(
-        &mut self,
-        topic: &Placed<Text>,
-        key: &str,
-        topics: &Written,
-        input: Option<&Input>,
-    ) -> String {
+    pub fn result_topic(&mut self, topic: &Placed<Text>, key: &str, topics: &Written, input: Option<&Input>) -> String {
         let name = topic.value.reveal();
         if self.check_free_name(topic, name, key, input) {
             let others = [("dead letters", &topics.dead_letter), ("audit", &topics.audit)];
@@ -324,7 +318,7 @@ impl Compiler<'_> {
     }
 
     /// A name of the database's, checked.
-    pub(super) fn identifier(&mut self, text: &Placed<Text>, key: &str) -> Option<String> {
+    pub fn identifier(&mut self, text: &Placed<Text>, key: &str) -> Option<String> {
         let name = text.value.reveal();
         let problem = match name {
             _ if name.contains('\0') => "it has a NUL character in it".to_owned(),
@@ -340,7 +334,7 @@ impl Compiler<'_> {
     }
 
     /// A table's name, with or without its schema.
-    pub(super) fn table_name(&mut self, text: &Placed<Text>, key: &str) -> Option<Table> {
+    pub fn table_name(&mut self, text: &Placed<Text>, key: &str) -> Option<Table> {
         let parts: Vec<&str> = text.value.reveal().split('.').collect();
         if parts.len() > 2 || parts.iter().any(|part| part.is_empty()) {
             let message = format!("`{key}` must be a table's name, with its schema before a dot or without");

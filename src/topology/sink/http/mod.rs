@@ -8,12 +8,18 @@ use std::fmt;
 use crate::dedup::Places;
 
 use super::Terms;
-use super::template::Template;
+use template::Template;
+
+pub mod address;
+pub(in crate::topology) mod compile;
+pub(in crate::topology) mod keys;
+pub(in crate::topology) mod spec;
+pub mod template;
 
 /// A provider, and what records make it do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Http {
-    /// The address, which [`super::address::Address`] can read. Path and query may hold parts of the record,
+    /// The address, which [`address::Address`] can read. Path and query may hold parts of the record,
     /// percent-encoded; the host only with [`Http::hosts`].
     pub url: Template,
     /// The hosts, with or without a port, that a record may name. Empty if it names none.

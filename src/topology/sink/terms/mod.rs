@@ -8,6 +8,10 @@ use std::time::Duration;
 use crate::dedup::{Action, Kind};
 use crate::effect::call::Policy;
 
+pub(in crate::topology) mod compile;
+pub(in crate::topology) mod keys;
+pub(in crate::topology) mod spec;
+
 /// How many calls of a lane can be under way at most.
 pub const IN_FLIGHT_MAX: usize = 1024;
 /// The largest result that is kept, in bytes; of a larger one, the digest is.

@@ -1,18 +1,18 @@
 //! The statements of the short forms: a table that is kept as the source has it, and an outbox.
 
 use crate::dedup::{Format, Kind, Path, Places, Source};
+use crate::topology::sink::spec::{OutboxSpec, TableSpec, whole_value};
 use crate::topology::sink::{Command, Parameter, Statement, Table};
-use crate::topology::spec::sink::{OutboxSpec, TableSpec, whole_value};
 use crate::yaml::{Placed, Text};
 
-use super::compiler::{Compiler, shown};
+use crate::topology::compile::compiler::{Compiler, shown};
 
 /// The columns of Debezium's outbox router, in the order of [`OutboxSpec::columns`].
 const OUTBOX_COLUMNS: &str = "id, aggregatetype, aggregateid, type, payload";
 
 impl Compiler<'_> {
     /// The statements that keep a table; `None` after a mistake.
-    pub(super) fn kept_table(&mut self, spec: &TableSpec) -> Option<Vec<Statement>> {
+    pub fn kept_table(&mut self, spec: &TableSpec) -> Option<Vec<Statement>> {
         const KEY: &str = "sink.postgres.table";
         let table = spec.name.as_ref().and_then(|name| self.table_name(name, &format!("{KEY}.name")));
         let key = self.column_names(&spec.key, &format!("{KEY}.key"))?;
@@ -95,7 +95,7 @@ impl Compiler<'_> {
     }
 
     /// The statement that inserts an outbox's row.
-    pub(super) fn outbox_insert(&mut self, spec: &OutboxSpec, kinds: Vec<Kind>) -> Option<Statement> {
+    pub fn outbox_insert(&mut self, spec: &OutboxSpec, kinds: Vec<Kind>) -> Option<Statement> {
         let named = spec.table.as_ref().map(|name| self.table_name(name, "sink.postgres.outbox.table"));
         let table = named.unwrap_or_else(|| Some(Table(vec!["outbox".to_owned()])))?;
         let text = format!("insert into {} ({OUTBOX_COLUMNS}) values ($1, $2, $3, $4, $5)", table.quoted());

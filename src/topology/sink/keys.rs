@@ -1,9 +1,9 @@
 //! The keys of `sink`.
 
-use super::http::HTTP;
-use super::parts::TABLE_PART;
-use super::terms::HANDLER;
-use super::values::{FROM_0, FROM_1, PATH, PLACE, TOPIC};
+use crate::topology::keys::parts::TABLE_PART;
+use crate::topology::keys::values::{FROM_0, FROM_1, PATH, PLACE, TOPIC};
+use crate::topology::sink::http::keys::HTTP;
+use crate::topology::sink::terms::keys::HANDLER;
 use crate::topology::sink::{Dedup, REJECTED};
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 

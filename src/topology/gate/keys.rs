@@ -1,7 +1,7 @@
 //! The keys of `gate`.
 
-use super::values::NAME;
 use crate::topology::gate::OnUnavailable;
+use crate::topology::keys::values::NAME;
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 
 /// `gate`.

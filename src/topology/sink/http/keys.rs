@@ -3,8 +3,8 @@
 use crate::topology::sink::http::Method;
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 
-use super::terms;
-use super::values::FROM_0;
+use crate::topology::keys::values::FROM_0;
+use crate::topology::sink::terms::keys as terms;
 
 /// `sink.http`.
 pub static HTTP: Mapping = Mapping {

@@ -9,7 +9,7 @@ use crate::topology::cases::{ExpectedParameter, GivenAttempt, KeySeen, Silence, 
 use crate::topology::keys;
 use crate::yaml::{Field, Fields, Node, Place, Placed, Text, Value};
 
-use super::reader::{SpecReader, choices};
+use crate::topology::spec::reader::{SpecReader, choices};
 
 /// A test as written.
 #[derive(Debug)]

@@ -2,19 +2,19 @@
 
 use crate::dedup::{Format, Identity, Rules, written};
 use crate::topology::Input;
+use crate::topology::cases::spec::{AnswerSpec, CallSpec, EntrySpec, Expectation, ResultSpec, quoted};
 use crate::topology::cases::{
     Expected, ExpectedCall, ExpectedEntry, ExpectedResult, Given, GivenAnswer, GivenRecord, TestCase,
 };
 use crate::topology::sink::Dedup;
-use crate::topology::spec::cases::{AnswerSpec, CallSpec, EntrySpec, Expectation, ResultSpec, quoted};
 use crate::topology::spec::{CaseSpec, GivenSpec, Payload, RecordSpec, Spec};
 use crate::yaml::Placed;
 
-use super::compiler::Compiler;
+use crate::topology::compile::compiler::Compiler;
 
 impl Compiler<'_> {
     /// The tests that could be read.
-    pub(super) fn tests(&mut self, input: Option<&Input>) -> Vec<TestCase> {
+    pub fn tests(&mut self, input: Option<&Input>) -> Vec<TestCase> {
         let spec = self.spec;
         for (index, case) in spec.tests.iter().enumerate() {
             let Some(name) = &case.name else { continue };
@@ -143,7 +143,7 @@ impl Compiler<'_> {
 
     /// Reports expected versions of a topology without any version. Not called if the preset is unknown, since it may
     /// have one.
-    pub(super) fn check_no_versions_expected(&mut self) {
+    pub fn check_no_versions_expected(&mut self) {
         for version in expected_versions(self.spec).filter(|version| version.value != "null") {
             if self.spec.version_place.is_none() {
                 let message = "nothing with a version can be remembered: the topology has no `version`".to_owned();

@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use crate::effect::postgres::{VERBS, check_sql};
-use crate::topology::spec::sink::StatementSpec;
+use crate::topology::sink::spec::StatementSpec;
 use crate::yaml::read::{clipped, did_you_mean, listed};
 use crate::yaml::{Place, Placed, Text};
 
-use super::compiler::Compiler;
-use super::sql;
+use crate::topology::compile::compiler::Compiler;
+use crate::topology::sink::sql;
 
 /// Words that a statement cannot begin with: they end or divide the transaction, or stay with the connection.
 const REFUSED: &[(&str, &str)] = &[
@@ -65,7 +65,7 @@ const ONCE: &str = "it is for once, and would be carried out for each record";
 
 impl Compiler<'_> {
     /// What a statement has to be, whatever it does.
-    pub(super) fn check_statement(&mut self, spec: &StatementSpec) {
+    pub fn check_statement(&mut self, spec: &StatementSpec) {
         let text = spec.sql.value.reveal();
         let statement = match sql::read(text) {
             Ok(statement) => statement,

@@ -14,7 +14,7 @@ use std::net::Ipv6Addr;
 use crate::dedup::Path;
 use crate::yaml::Text;
 
-use super::template::{Piece, Template};
+use crate::topology::sink::http::template::{Piece, Template};
 
 /// Maximum length of a request's address, in bytes: less than HTTP's crates take, more than servers do.
 pub const ADDRESS_BYTES_MAX: usize = 32 * 1024;
