@@ -8,9 +8,10 @@ use crate::config::Config;
 use crate::proxy;
 use crate::topology::{Loaded, Mistake};
 use crate::worker;
+use crate::yaml::Process;
 
 /// What to run, and how.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Inputs {
     /// Topologies; a folder means the *.yaml in it, not deeper
     #[arg(required = true, value_name = "TOPOLOGY")]
@@ -23,6 +24,14 @@ pub struct Inputs {
     /// A setting, by its path in the configuration; may be repeated
     #[arg(long = "set", value_name = "a.b=c")]
     pub sets: Vec<String>,
+}
+
+impl Inputs {
+    /// The same for the room `worker`.
+    pub fn of_worker(&self) -> worker::Inputs {
+        let Self { topologies, config, sets } = self.clone();
+        worker::Inputs { topologies, config, sets }
+    }
 }
 
 /// The store that is meant if none is named.
@@ -65,11 +74,16 @@ impl StoreArgs {
 
 /// Loads the topologies and the configuration. All mistakes in both are reported at once.
 pub fn load(inputs: &Inputs) -> Result<(Vec<Loaded>, Config), Failure> {
-    worker::load(&inputs.topologies, inputs.config.as_deref(), &inputs.sets).map_err(|error| match error {
+    worker::load(&inputs.of_worker(), &Process).map_err(failed)
+}
+
+/// Why inputs cannot be loaded.
+pub fn failed(error: worker::Error) -> Failure {
+    match error {
         worker::Error::Mistakes(mistakes) => mistakes.into(),
         worker::Error::Properties(message) => Failure::input(message, "correct it under `kafka:` in the configuration"),
         error => Failure::run(&error),
-    })
+    }
 }
 
 /// Prints warnings for people.

@@ -6,10 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use super::{Failure, inputs};
 use crate::config::{Config, LogFormat};
-use crate::engine::{self, Handlers};
+use crate::engine::Handlers;
 use crate::observe::{Health, Metrics};
-use crate::topology::Loaded;
-use crate::worker::{self, signals};
+use crate::worker::{self, Given, Run, signals};
 
 mod bars;
 
@@ -48,9 +47,10 @@ pub struct Args {
 
 /// Runs the topologies.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let (loaded, config) = inputs::load(&args.inputs)?;
+    let given = Given::read(&args.inputs.of_worker()).map_err(inputs::failed)?;
+    let (loaded, config) = (&given.topologies, &given.config);
     let bars = (config.log.format == LogFormat::Text).then(Bars::on_terminal).flatten();
-    start_logs(&config, bars.as_ref())?;
+    start_logs(config, bars.as_ref())?;
     loaded.iter().flat_map(|loaded| &loaded.warnings).chain(&config.warnings).for_each(worker::log_warning);
     let names: Vec<_> = loaded.iter().map(|loaded| loaded.topology.name.as_str()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), topologies = names.join(","), lanes = config.lanes, "starting");
@@ -60,10 +60,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     signals::watch(Arc::clone(&stop)).map_err(|error| Failure::logged(&error, true))?;
     let (metrics, health) = (Metrics::new(), Health::new());
     let bars = bars.map(|bars| bars.show(metrics.clone()));
-    let topologies = loaded.into_iter().map(|Loaded { topology, .. }| topology).collect();
     let (handlers, until_drained) = (Handlers::default(), args.until_drained);
-    let options = engine::Options { config, topologies, handlers, until_drained, stop, metrics, health };
-    let ended = worker::carry_out(options);
+    let inputs = args.inputs.of_worker();
+    let ended = worker::carry_out(given, &Run { inputs, handlers, until_drained, stop, metrics, health });
     if let Some(bars) = bars {
         bars.end();
     }

@@ -76,6 +76,11 @@ impl Health {
         Self::default()
     }
 
+    /// Forgets everything: the next run of this process has other lanes and tasks.
+    pub fn clear(&self) {
+        *self.known() = Known::default();
+    }
+
     /// Whether a lane is a member of its group. Every lane reports `false` when it starts, so that readiness
     /// waits for all of them.
     pub fn lane_joined(&self, topology: &str, lane: usize, joined: bool) {
@@ -258,6 +263,17 @@ mod tests {
 
     fn is_ready(health: &Health) -> bool {
         health.ready().iter().all(|check| check.ok)
+    }
+
+    #[test]
+    fn cleared_health_waits_for_the_lanes_of_the_next_run_alone() {
+        let health = Health::new();
+        health.lane_joined("former", 0, false);
+        health.condition("store", false, "does not answer");
+        health.clear();
+        assert!(!is_ready(&health));
+        health.lane_joined("payments", 0, true);
+        assert!(is_ready(&health));
     }
 
     #[test]

@@ -14,7 +14,8 @@ use crate::http::request::{Answer, Error, Found, Held, Kept, Reply, Wanted};
 use crate::http::{Requests, Store};
 use crate::observe::StoreMetrics;
 use crate::redis;
-use crate::yaml::Text;
+use crate::tls::Renewed;
+use crate::yaml::{Process, Text};
 
 /// How often the size of the embedded store is measured.
 const MEASURE: Duration = Duration::from_secs(1);
@@ -71,9 +72,32 @@ pub fn open(config: &StoreConfig) -> Result<Opened, Error> {
             let folder = Folder { dir: dir.clone(), by_hand, requests, bytes_max: *bytes_max };
             Opened { store, folder: Some(folder) }
         }
-        StoreConfig::Postgres { url, schema } => Opened { store: Arc::new(of_postgres(url, schema)?), folder: None },
-        StoreConfig::Redis { url } => Opened { store: Arc::new(of_redis(url)?), folder: None },
+        StoreConfig::Postgres { url, schema } => {
+            let schema = schema.clone();
+            Opened { store: server(url, move |url| Ok(Arc::new(of_postgres(url, &schema)?)))?, folder: None }
+        }
+        StoreConfig::Redis { url } => Opened { store: server(url, |url| Ok(Arc::new(of_redis(url)?)))?, folder: None },
     })
+}
+
+/// A store at this address, which is read again once its files hold something else.
+fn server(
+    url: &Text,
+    open: impl Fn(&Text) -> Result<Arc<dyn Store>, Error> + Send + Sync + 'static,
+) -> Result<Arc<dyn Store>, Error> {
+    if url.files().is_empty() {
+        return open(url);
+    }
+    let from = url.clone();
+    let files = url.files().to_vec();
+    let named = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
+    let renewed = Renewed::new(files, move || {
+        let url = from.read_again(&Process).map_err(|error| error.to_string())?;
+        open(&url).map_err(|error| format!("the store's address in {named} cannot be used: {error}"))
+    });
+    let store = Replaced { renewed };
+    store.now()?;
+    Ok(Arc::new(store))
 }
 
 /// Opens the store for an operator who lists and settles requests while proxies use it. Only one process can open a
@@ -99,6 +123,43 @@ fn of_postgres(url: &Text, schema: &str) -> Result<postgres::requests::Requests,
 fn of_redis(url: &Text) -> Result<redis::requests::Requests, Error> {
     let address = redis::Address::read(url.reveal()).map_err(Error::Refused)?;
     Ok(redis::requests::Requests::new(address))
+}
+
+/// A store whose address is in files: each call goes to the address that they hold by then.
+struct Replaced {
+    renewed: Renewed<Arc<dyn Store>>,
+}
+
+impl Replaced {
+    fn now(&self) -> Result<Arc<dyn Store>, Error> {
+        self.renewed.now().map(|store| Arc::clone(&*store)).map_err(Error::Refused)
+    }
+}
+
+impl Store for Replaced {
+    fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found> {
+        Box::pin(async move { self.now()?.reserve(wanted).await })
+    }
+
+    fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
+        Box::pin(async move { self.now()?.extend(held, lease).await })
+    }
+
+    fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
+        Box::pin(async move { self.now()?.complete(held, answer, retention).await })
+    }
+
+    fn release(&self, held: Held) -> Reply<'_, Kept> {
+        Box::pin(async move { self.now()?.release(held).await })
+    }
+
+    fn tidy(&self) -> Reply<'_, usize> {
+        Box::pin(async move { self.now()?.tidy().await })
+    }
+
+    fn check(&self) -> Reply<'_, ()> {
+        Box::pin(async move { self.now()?.check().await })
+    }
 }
 
 /// A store that counts its calls.

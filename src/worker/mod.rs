@@ -1,32 +1,38 @@
 //! Running topologies, from a program of one's own or from the command line.
 //!
 //! - [`Worker`] is what programs use: topologies, the handlers of some of them, and a run
-//! - [`load`] reads topologies and configuration, [`carry_out`] runs them; the command `ratchet run` is made of these too
+//! - [`load`] reads topologies and configuration, [`carry_out`] runs what was read ([`Given`]), and again with secrets and
+//!   certificates that are replaced meanwhile; the command `ratchet run` is made of these too
 //! - [`signals`] has SIGINT and SIGTERM end a run, [`exit`] ends the process
 //!
 //! **Failure**: mistakes in files are reported all at once, before anything runs; [`Error`] says what else went wrong.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cluster::{Queues, kafka};
-use crate::config::{self, ClusterKind, Config, LogFormat};
+use crate::config::{Config, LogFormat};
 use crate::dedup::Retention;
 use crate::effect::handler::{Function, Record, Reply, StepError, Steps};
 use crate::effect::postgres::steps::Database;
 use crate::engine::{self, Handlers};
 use crate::observe::http::{self, Server};
 use crate::observe::{Health, Metrics, logs};
-use crate::topology::{self, Loaded, Mistake, Process, Report, Topology};
+use crate::topology::{Loaded, Mistake, Topology};
 use crate::yaml::units::show_duration_ms;
-use crate::yaml::{Diagnostics, Explained};
 
+mod error;
 pub mod exit;
+mod inputs;
+mod renewal;
 pub mod signals;
+
+pub use error::Error;
+pub use inputs::{Inputs, load};
+pub use renewal::Given;
+use renewal::{Pace, Watch};
 
 /// Runs topologies until it is stopped.
 ///
@@ -48,9 +54,7 @@ pub mod signals;
 /// ```
 #[derive(Default)]
 pub struct Worker {
-    config: Option<PathBuf>,
-    sets: Vec<String>,
-    topologies: Vec<PathBuf>,
+    inputs: Inputs,
     functions: Vec<(PathBuf, Function)>,
     database: Option<Database>,
     until_drained: bool,
@@ -70,66 +74,6 @@ impl Stop {
     }
 }
 
-/// Why a run could not begin, or has failed. Also as `main` prints it, it is for people.
-#[derive(thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// Mistakes in topologies or the configuration, each with its place.
-    #[error("{}", .0.render(false))]
-    Mistakes(#[from] Diagnostics),
-    /// A topology that is given a function, and does not end in a handler.
-    #[error("the topology {0} is given a function, and does not end in a handler: write `sink: {{handler: {{}}}}`")]
-    NoHandler(String),
-    /// A function for a path that is no topology's file.
-    #[error("{} is no topology's file: name the file that the function is for", .0.display())]
-    NoTopology(PathBuf),
-    /// Two functions for one topology.
-    #[error("{} is given two functions", .0.display())]
-    TwoFunctions(PathBuf),
-    /// Kafka's properties do not go together.
-    #[error("{0}; correct it under `kafka:` in the configuration")]
-    Properties(String),
-    /// Logs could not be begun.
-    #[error("{0}: set `log.level`")]
-    Logs(#[from] logs::Error),
-    /// A drill (`RATCHET_CRASH_AT`, `RATCHET_CRASH_ON`) that cannot be read.
-    #[error("{0}; unset it unless this is a drill")]
-    Drill(String),
-    /// Signals could not be watched.
-    #[error("signals cannot be watched: {0}")]
-    Signals(io::Error),
-    /// Metrics and health cannot be served.
-    #[error("{0}")]
-    Http(#[from] http::Error),
-    /// The run has failed.
-    #[error("{0}")]
-    Run(#[from] engine::Error),
-}
-
-impl Error {
-    /// Whether a later start may succeed without any change. A program should then exit with 1, and otherwise with 2, as
-    /// `ratchet run` does: a supervisor that knows these codes does not restart it in vain.
-    pub fn may_pass(&self) -> bool {
-        match self {
-            Self::Mistakes(_)
-            | Self::NoHandler(_)
-            | Self::NoTopology(_)
-            | Self::TwoFunctions(_)
-            | Self::Properties(_)
-            | Self::Logs(_)
-            | Self::Drill(_) => false,
-            Self::Signals(_) | Self::Http(_) => true,
-            Self::Run(error) => error.may_pass(),
-        }
-    }
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 impl Worker {
     /// A worker without topologies, with the default configuration.
     pub fn new() -> Self {
@@ -138,18 +82,18 @@ impl Worker {
 
     /// The same with this file of settings. Variables `RATCHET_...` count before it.
     pub fn config(self, path: impl Into<PathBuf>) -> Self {
-        Self { config: Some(path.into()), ..self }
+        Self { inputs: Inputs { config: Some(path.into()), ..self.inputs }, ..self }
     }
 
     /// The same with a setting, by its path in the configuration: `lanes=2`. It counts before the file and variables.
     pub fn set(mut self, setting: impl Into<String>) -> Self {
-        self.sets.push(setting.into());
+        self.inputs.sets.push(setting.into());
         self
     }
 
     /// The same with a topology that needs no function, or a folder of such.
     pub fn topology(mut self, path: impl Into<PathBuf>) -> Self {
-        self.topologies.push(path.into());
+        self.inputs.topologies.push(path.into());
         self
     }
 
@@ -163,8 +107,8 @@ impl Worker {
         R: Into<Reply>,
     {
         let path = path.into();
-        if !self.topologies.contains(&path) {
-            self.topologies.push(path.clone());
+        if !self.inputs.topologies.contains(&path) {
+            self.inputs.topologies.push(path.clone());
         }
         self.functions.push((path, Function::new(function)));
         self
@@ -201,8 +145,9 @@ impl Worker {
     /// # Errors
     /// [`Error`]. Where a topology or a partition fails, the others go on, and the error is returned in the end.
     pub fn run(self) -> Result<(), Error> {
-        let Self { config, sets, topologies, functions, database, until_drained, logs, signals, stop } = self;
-        let (loaded, config) = load(&topologies, config.as_deref(), &sets)?;
+        let Self { inputs, functions, database, until_drained, logs, signals, stop } = self;
+        let given = Given::read(&inputs)?;
+        let (loaded, config) = (&given.topologies, &given.config);
         let mut handlers = Handlers { functions: BTreeMap::new(), database };
         for (path, function) in functions {
             let Some(Loaded { topology, .. }) = loaded.iter().find(|loaded| loaded.path == path) else {
@@ -216,17 +161,16 @@ impl Worker {
             }
         }
         if logs {
-            start_logs(&config, io::stderr)?;
+            start_logs(config, io::stderr)?;
         }
         if signals {
             signals::watch(Arc::clone(&stop.0)).map_err(Error::Signals)?;
         }
         loaded.iter().flat_map(|loaded| &loaded.warnings).chain(&config.warnings).for_each(log_warning);
-        let topologies: Vec<Topology> = loaded.into_iter().map(|Loaded { topology, .. }| topology).collect();
-        topologies.iter().for_each(|topology| warn_of_kept_rows(topology, handlers.database.as_ref()));
+        loaded.iter().for_each(|loaded| warn_of_kept_rows(&loaded.topology, handlers.database.as_ref()));
         let (metrics, health) = (Metrics::new(), Health::new());
         let stop = Arc::clone(&stop.0);
-        carry_out(engine::Options { config, topologies, handlers, until_drained, stop, metrics, health })
+        carry_out(given, &Run { inputs, handlers, until_drained, stop, metrics, health })
     }
 }
 
@@ -248,47 +192,6 @@ fn warn_of_kept_rows(topology: &Topology, database: Option<&Database>) {
     }
 }
 
-/// Reads topologies and the worker's configuration. All mistakes in both are reported at once.
-///
-/// # Errors
-/// [`Error::Mistakes`], and [`Error::Properties`] where librdkafka does not accept the properties together.
-pub fn load(paths: &[PathBuf], config: Option<&Path>, sets: &[String]) -> Result<(Vec<Loaded>, Config), Error> {
-    let takes = |property: &str, value: &str| {
-        kafka::takes(property, value).map_err(|error| {
-            kafka::explained(property).unwrap_or_else(|| Explained {
-                message: error.message,
-                label: "not taken by librdkafka".to_owned(),
-                help: "correct it, or remove it".to_owned(),
-            })
-        })
-    };
-    let config = config::load_with(config, sets, &Process, &takes);
-    match (topology::load_run(paths, &Process), config) {
-        (Ok(topologies), Ok(config)) => {
-            check_properties(&config)?;
-            Ok((topologies, config))
-        }
-        (Err(mistakes), Ok(_)) | (Ok(_), Err(mistakes)) => Err(mistakes.into()),
-        (Err(first), Err(second)) => {
-            let mut report = Report::default();
-            report.append(first.into_mistakes());
-            report.append(second.into_mistakes());
-            Err(report.finish(None::<()>).expect_err("both had mistakes").into())
-        }
-    }
-}
-
-/// Whether librdkafka accepts the properties together; each alone was accepted before.
-fn check_properties(config: &Config) -> Result<(), Error> {
-    if config.cluster != ClusterKind::Kafka {
-        return Ok(());
-    }
-    match engine::kafka(config, Queues::default()) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Error::Properties(error.message)),
-    }
-}
-
 /// Logs as the configuration says, to this writer.
 ///
 /// # Errors
@@ -304,26 +207,68 @@ where
     logs::init(format, &config.log.level, writer)
 }
 
-/// Runs what was loaded, and serves metrics and health meanwhile if the configuration has an address for them.
+/// A run, but for what was read of its inputs.
+pub struct Run {
+    /// The files to read again once secrets or certificates were replaced.
+    pub inputs: Inputs,
+    /// As [`engine::Options::handlers`].
+    pub handlers: Handlers,
+    /// As [`engine::Options::until_drained`].
+    pub until_drained: bool,
+    /// As [`engine::Options::stop`].
+    pub stop: Arc<AtomicBool>,
+    /// As [`engine::Options::metrics`].
+    pub metrics: Metrics,
+    /// As [`engine::Options::health`].
+    pub health: Health,
+}
+
+/// Runs what was read, and serves metrics and health meanwhile if the configuration has an address for them.
 ///
 /// # Errors
 /// As [`engine::run`]; and an address that cannot be listened on.
-pub fn carry_out(options: engine::Options) -> Result<(), Error> {
+pub fn carry_out(given: Given, run: &Run) -> Result<(), Error> {
     let variable = |name| std::env::var(name).ok();
     engine::crash::arm(variable("RATCHET_CRASH_AT").as_deref(), variable("RATCHET_CRASH_ON").as_deref())
         .map_err(Error::Drill)?;
-    engine::panics::install_hook(options.metrics.clone());
-    let server = serve(&options)?;
-    let ended = engine::run(options);
+    engine::panics::install_hook(run.metrics.clone());
+    let server = serve(&given.config, run)?;
+    let ended = run_renewed(given, run, Pace::default());
     if let Some(server) = server {
         server.stop();
     }
-    Ok(ended?)
+    ended
 }
 
-fn serve(options: &engine::Options) -> Result<Option<Server>, Error> {
-    let Some(address) = options.config.http else { return Ok(None) };
-    let server = http::serve(address, options.metrics.clone(), options.health.clone())?;
+/// Runs what was read, and again with what it is read as once files were replaced.
+fn run_renewed(mut given: Given, run: &Run, pace: Pace) -> Result<(), Error> {
+    loop {
+        let watch = Watch::begin(&run.inputs, &given.files, &run.stop, pace).map_err(Error::Watch)?;
+        let ended = engine::run(engine::Options {
+            config: given.config,
+            topologies: given.topologies.into_iter().map(|Loaded { topology, .. }| topology).collect(),
+            handlers: run.handlers.clone(),
+            until_drained: run.until_drained,
+            stop: Arc::clone(watch.as_ref().map_or(&run.stop, |watch| &watch.stop)),
+            metrics: run.metrics.clone(),
+            health: run.health.clone(),
+        });
+        match watch.and_then(Watch::end) {
+            Some(next) if !run.stop.load(Ordering::SeqCst) => given = next,
+            _ => return ended.map_err(Error::from),
+        }
+        if let Err(error) = ended
+            && !error.is_logged()
+        {
+            tracing::error!("{error}");
+        }
+        run.health.clear();
+    }
+}
+
+fn serve(config: &Config, run: &Run) -> Result<Option<Server>, Error> {
+    let Some(address) = config.http else { return Ok(None) };
+    let server = http::serve(address, run.metrics.clone(), run.health.clone())?;
     tracing::info!(address = %server.address(), "serving /metrics, /livez and /readyz");
     Ok(Some(server))
 }

@@ -63,6 +63,32 @@ fn store_that_refuses_says_why_in_the_log() {
     });
 }
 
+/// What was remembered under the former password is answered with the next one, in the same process.
+#[test]
+fn replaced_password_of_the_store_counts_without_a_restart() {
+    let server = redis_server::Server::start(&["--requirepass first"]);
+    run(async {
+        let (room, service) = (Room::new(), Service::counting().await);
+        let address = room.path().join("store-url");
+        std::fs::write(&address, server.url(":first@")).unwrap();
+        let settings = room.write(&service.url(), "");
+        let text = std::fs::read_to_string(&settings).unwrap();
+        let store = format!("{{redis: {{url: '${{file:{}}}'}}}}", address.display());
+        std::fs::write(&settings, text.replace("{embedded: {dir: requests}}", &store)).unwrap();
+        let proxy = Proxy::start(room.command("proxy --config proxy.yaml"));
+        assert_eq!(send(proxy.address, charge("k", "{}")).await.status(), 201, "{}", proxy.log());
+
+        // The former password is wrong now, and its connections are gone.
+        server.ask_as::<String>(":first@", "CONFIG SET requirepass second");
+        server.ask_as::<i64>(":second@", "CLIENT KILL TYPE normal");
+        until_ready(&proxy, 503).await;
+        std::fs::write(&address, server.url(":second@")).unwrap();
+        until_ready(&proxy, 200).await;
+        let again = send(proxy.address, charge("k", "{}")).await;
+        assert_eq!((again.text(), again.is_replayed()), (r#"{"run":1}"#, true));
+    });
+}
+
 /// The line at the start that says so.
 async fn told_at_the_start(proxy: &Proxy, message: &str) -> serde_json::Value {
     let start = std::time::Instant::now();

@@ -7,5 +7,6 @@ mod frozen;
 mod instances;
 mod online;
 mod refused;
+mod replaced;
 mod shop;
 mod trouble;

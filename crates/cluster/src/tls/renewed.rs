@@ -97,7 +97,8 @@ impl<T> Renewed<T> {
 }
 
 /// What the files hold, as a number: it notices changes, and is no protection against anyone.
-fn digest(files: &[PathBuf]) -> u64 {
+/// A digest of what these files and the files in these folders hold; one that cannot be read counts as missing.
+pub fn digest(files: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for file in files {
         match file.is_dir() {

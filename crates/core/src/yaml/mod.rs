@@ -42,6 +42,11 @@ pub trait Environment {
     /// The bytes of the file at `path`; relative paths start at the working folder.
     fn read_file(&self, path: &Path) -> io::Result<Vec<u8>>;
 
+    /// The bytes of a file that `${file:PATH}` stands for.
+    fn read_substituted(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.read_file(path)
+    }
+
     /// How many cores this process may use.
     fn cores(&self) -> usize;
 

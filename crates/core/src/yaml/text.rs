@@ -11,7 +11,8 @@
 //! Values are substituted after the YAML is parsed: whatever a variable holds, it stays one text.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::Environment;
 
@@ -25,17 +26,26 @@ const FILE_BYTES_MAX: usize = 64 * 1024;
 pub struct Text {
     text: String,
     secret: bool,
+    /// What it was made from, if that names files.
+    origin: Option<Arc<Origin>>,
+}
+
+/// A text with `${file:PATH}` in it, as written.
+#[derive(PartialEq, Eq)]
+struct Origin {
+    text: String,
+    files: Vec<PathBuf>,
 }
 
 impl Text {
     /// A text that is not secret.
     pub fn plain(text: impl Into<String>) -> Self {
-        Self { text: text.into(), secret: false }
+        Self { text: text.into(), secret: false, origin: None }
     }
 
     /// A secret text.
     pub fn secret(text: impl Into<String>) -> Self {
-        Self { text: text.into(), secret: true }
+        Self { text: text.into(), secret: true, origin: None }
     }
 
     /// The text itself: never for a log, an error, a dump or a metric if [`Text::is_secret`].
@@ -46,6 +56,22 @@ impl Text {
     /// Whether it is secret.
     pub fn is_secret(&self) -> bool {
         self.secret
+    }
+
+    /// The files that parts of it were read from.
+    pub fn files(&self) -> &[PathBuf] {
+        self.origin.as_ref().map_or(&[], |origin| &origin.files)
+    }
+
+    /// The same with what its files hold now.
+    ///
+    /// # Errors
+    /// As [`substitute`].
+    pub fn read_again(&self, environment: &dyn Environment) -> Result<Self, Error> {
+        match &self.origin {
+            Some(origin) => substitute(&origin.text, environment),
+            None => Ok(self.clone()),
+        }
     }
 
     /// The same text, secret.
@@ -112,6 +138,7 @@ pub fn substitute(text: &str, environment: &dyn Environment) -> Result<Text, Err
 pub fn substitute_each(text: &str, environment: &dyn Environment, mut each: impl FnMut(&str)) -> Result<Text, Error> {
     let mut out = String::with_capacity(text.len());
     let mut secret = false;
+    let mut files = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find("${") {
         if rest[..at].ends_with('$') {
@@ -124,12 +151,14 @@ pub fn substitute_each(text: &str, environment: &dyn Environment, mut each: impl
         let (name, after) = rest[at + 2..].split_once('}').ok_or(Error::Unclosed)?;
         let resolved = resolve(name, environment)?;
         each(&resolved);
+        files.extend(name.strip_prefix("file:").map(PathBuf::from));
         out.push_str(&resolved);
         secret = true;
         rest = after;
     }
     out.push_str(rest);
-    Ok(Text { text: out, secret })
+    let origin = (!files.is_empty()).then(|| Arc::new(Origin { text: text.to_owned(), files }));
+    Ok(Text { text: out, secret, origin })
 }
 
 /// Resolves the text between `${` and `}`.
@@ -148,7 +177,7 @@ fn resolve(name: &str, environment: &dyn Environment) -> Result<String, Error> {
     }
     let Some(path) = name.strip_prefix("file:") else { return Err(Error::Unknown(name.to_owned())) };
     let failed = |reason: String| Error::File { path: path.to_owned(), reason };
-    let bytes = environment.read_file(Path::new(path)).map_err(|error| failed(error.to_string()))?;
+    let bytes = environment.read_substituted(Path::new(path)).map_err(|error| failed(error.to_string()))?;
     if bytes.len() > FILE_BYTES_MAX {
         return Err(failed(format!("it is longer than {FILE_BYTES_MAX} bytes")));
     }
