@@ -20,9 +20,8 @@ const SILENT_MAX: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_secs(10);
 /// What the kind before has left, and what is free of it: attempts that were under way, and those that are not spaced yet.
 const SETTLE: Duration = Duration::from_secs(2);
-/// So many attempts a second are a few: with four lanes some 30 threads and connections wait for their turn, each for 5 s
-/// at most.
-const A_FEW: f64 = 8.0;
+/// The most attempts in a second: they are 0.3 s apart.
+const A_FEW: f64 = 4.0;
 /// The share of a core that may be spent meanwhile.
 const CORE_MAX: f64 = 0.1;
 /// A restarted broker recovers its logs, and every client has to find it again.

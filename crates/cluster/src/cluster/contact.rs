@@ -10,8 +10,9 @@
 //! `wire::edge`. The first [`FREE`] attempts in a row at an address are made at once; further attempts are [`SPACING`]
 //! apart. Any answer from the address releases all attempts that wait.
 //!
-//! Invariants: no attempt waits longer than [`WAIT_MAX`], so that the threads of a client whose broker is gone still serve
-//! the client. If more than [`WAIT_MAX`] / [`SPACING`] threads wait, attempts are closer together.
+//! Invariants: no thread waits longer than [`THREAD_WAIT_MAX`], so that the threads of a client whose broker is gone still
+//! serve the client. If more than [`THREAD_WAIT_MAX`] / [`SPACING`] threads wait, attempts are closer together. What waits
+//! without a thread waits for its turn.
 //!
 //! **Failure**: none. A thread that panics with the lock held leaves at worst an attempt uncounted.
 #![expect(clippy::disallowed_methods, reason = "sockets are opened by the real clock, whatever time it is for a lane")]
@@ -25,8 +26,8 @@ use std::time::{Duration, Instant};
 const FREE: u32 = 8;
 /// The time between further attempts.
 const SPACING: Duration = Duration::from_millis(300);
-/// The longest wait of an attempt.
-const WAIT_MAX: Duration = Duration::from_secs(5);
+/// The longest wait of a thread.
+pub const THREAD_WAIT_MAX: Duration = Duration::from_secs(15);
 /// Maximum number of addresses that are remembered; attempts at other addresses do not wait.
 const ADDRESSES_MAX: usize = 1_000;
 
@@ -108,8 +109,8 @@ impl Contact {
         }
     }
 
-    /// Admits an attempt to open a connection, for now or later.
-    pub fn admit(&self, address: &str, now: Instant) -> Admitted {
+    /// Admits an attempt to open a connection, for now or later; `wait_max` is the longest wait, if there is one.
+    pub fn admit(&self, address: &str, now: Instant, wait_max: Option<Duration>) -> Admitted {
         let mut tried = self.tried();
         if !tried.addresses.contains_key(address) {
             if tried.addresses.len() >= ADDRESSES_MAX {
@@ -121,8 +122,10 @@ impl Contact {
         }
         let Some(series) = tried.addresses.get_mut(address) else { return Admitted { at: now, series: 0 } };
         series.attempts = series.attempts.saturating_add(1);
-        let at = if series.attempts <= FREE { now } else { series.next.clamp(now, now + WAIT_MAX) };
-        series.next = at + SPACING;
+        let turn = if series.attempts <= FREE { now } else { series.next.max(now) };
+        let at = wait_max.map_or(turn, |wait_max| turn.min(now + wait_max));
+        // Attempts that do not wait for their turn do not delay others.
+        series.next = series.next.max(at + SPACING);
         Admitted { at, series: series.number }
     }
 
@@ -179,7 +182,7 @@ mod tests {
 
     /// When attempts may be made that are asked for at this time, after it.
     fn waits(contact: &Contact, now: Instant, count: u32) -> Vec<Duration> {
-        (0..count).map(|_| contact.admit(ADDRESS, now).at - now).collect()
+        (0..count).map(|_| contact.admit(ADDRESS, now, Some(THREAD_WAIT_MAX)).at - now).collect()
     }
 
     #[test]
@@ -188,7 +191,7 @@ mod tests {
         assert_eq!(waits(&contact, now, FREE), vec![Duration::ZERO; FREE as usize]);
         assert_eq!(waits(&contact, now, 3), [SPACING, SPACING * 2, SPACING * 3]);
         // Other brokers are not affected, and time that has passed counts.
-        assert_eq!(contact.admit("other:9092", now).at, now);
+        assert_eq!(contact.admit("other:9092", now, None).at, now);
         assert_eq!(waits(&contact, now + SPACING * 9, 2), [Duration::ZERO, SPACING]);
     }
 
@@ -197,7 +200,7 @@ mod tests {
         let (contact, start) = (Contact::default(), Instant::now());
         let (mut now, mut attempts) = (start, 0);
         while now - start < Duration::from_secs(60) {
-            now = contact.admit(ADDRESS, now).at;
+            now = contact.admit(ADDRESS, now, None).at;
             attempts += 1;
         }
         assert!(attempts <= 60 * 4, "{attempts} in a minute");
@@ -207,7 +210,9 @@ mod tests {
     fn nobody_waits_for_longer_than_a_client_can_do_without_its_thread() {
         let (contact, now) = (Contact::default(), Instant::now());
         let waits = waits(&contact, now, 200);
-        assert_eq!(waits.iter().max(), Some(&WAIT_MAX));
+        assert_eq!(waits.iter().max(), Some(&THREAD_WAIT_MAX));
+        // Without a thread it waits for its turn.
+        assert!(contact.admit(ADDRESS, now, None).at - now > THREAD_WAIT_MAX);
     }
 
     #[test]
@@ -215,7 +220,7 @@ mod tests {
         let contact = Arc::new(Contact::default());
         let now = Instant::now();
         waits(&contact, now, FREE + 10);
-        let admitted = contact.admit(ADDRESS, now);
+        let admitted = contact.admit(ADDRESS, now, None);
         assert!(!contact.is_due(ADDRESS, admitted, now));
         let waiting = Arc::clone(&contact);
         let waited = std::thread::spawn(move || {
@@ -237,7 +242,7 @@ mod tests {
         let contact = Arc::new(Contact::default());
         let (now, closing) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         waits(&contact, now, FREE + 10);
-        let admitted = contact.admit(ADDRESS, now);
+        let admitted = contact.admit(ADDRESS, now, None);
         let (waiting, closes) = (Arc::clone(&contact), Arc::clone(&closing));
         let waited = std::thread::spawn(move || waiting.wait(ADDRESS, admitted, || closes.load(Ordering::Relaxed)));
         closing.store(true, Ordering::Relaxed);

@@ -25,7 +25,7 @@ pub mod kafka;
 mod topic;
 
 pub use abilities::{Abilities, Without};
-pub use contact::{Admitted, Contact};
+pub use contact::{Admitted, Contact, THREAD_WAIT_MAX};
 pub use error::{Denied, Detail, Error, ErrorKind};
 pub use topic::{NewTopic, Rights, TopicDescription, TopicId, TopicOutline};
 

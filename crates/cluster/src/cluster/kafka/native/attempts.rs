@@ -18,7 +18,8 @@ use rdkafka::bindings as rd;
 
 use super::super::errors::Code;
 use super::conf::Conf;
-use crate::cluster::{Contact, Error, ErrorKind};
+
+use crate::cluster::{Contact, Error, ErrorKind, THREAD_WAIT_MAX};
 
 /// The interceptor's name in librdkafka's logs.
 const NAME: &CStr = c"ratchet-contact";
@@ -110,7 +111,7 @@ impl Attempts {
         if let Some(left) = tried.map(|tried| APART_MIN.saturating_sub(tried.elapsed())) {
             std::thread::sleep(left);
         }
-        let admitted = self.contact.admit(&address, Instant::now());
+        let admitted = self.contact.admit(&address, Instant::now(), Some(THREAD_WAIT_MAX));
         self.contact.wait(&address, admitted, || self.closing.load(Ordering::Relaxed));
         self.contact.tries();
         THREAD.with_borrow_mut(|thread| (thread.tried, thread.is_heard) = (Some(Instant::now()), false));

@@ -188,7 +188,7 @@ impl Edge {
     }
 
     fn connect(&mut self, brokers: &mut Brokers, link: Link, address: Address, now: Instant) {
-        let socket = Socket::Waiting(self.contact.admit(&address.to_string(), now));
+        let socket = Socket::Waiting(self.contact.admit(&address.to_string(), now, None));
         self.sockets.push(Entry { owner: brokers.alive(), link, address, socket, is_heard: false });
         self.begin(self.sockets.len() - 1, brokers, now);
     }
