@@ -61,13 +61,13 @@ fn load(stores: &mut [Store], memory: &Memory, entries: u64) {
     stores.iter_mut().for_each(|store| store.begin_load(&meta(None)).expect("there is space"));
     while next < entries {
         for (at, store) in stores.iter_mut().enumerate() {
-            store.take_loaded().expect("there is space");
+            store.ingest_ready_loads().expect("there is space");
             if buffers[at].as_ref().is_some_and(|buffer| !buffer.has_room(2048)) {
                 store.load(buffers[at].take().expect("seen"), meta(None)).expect("there is space");
             }
             while buffers[at].is_none() {
                 buffers[at] = memory.load_buffer();
-                store.take_loaded().expect("there is space");
+                store.ingest_ready_loads().expect("there is space");
             }
             let buffer = buffers[at].as_mut().expect("made above");
             for n in next..(next + 2048).min(entries) {

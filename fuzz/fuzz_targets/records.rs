@@ -5,8 +5,8 @@
 use libfuzzer_sys::fuzz_target;
 use ratchet_fuzz::record::HeaderBuf;
 use ratchet_fuzz::records::{
-    Aborted, AbortedTransaction, Batch, BatchBuilder, Batches, Bounded, Codec, HEAD_BYTES, Packer, RawRecord, SealAs,
-    Unpack,
+    AbortedFilter, AbortedTransaction, Batch, BatchBuilder, BatchProducer, Batches, BoundedUnpacker, Codec, HEAD_BYTES,
+    Packer, RawRecord, Unpack,
 };
 
 const UNPACKED_BYTES_MAX: usize = 1 << 16;
@@ -15,7 +15,7 @@ const UNPACKED_BYTES_MAX: usize = 1 << 16;
 type Expected<'a> = (i64, Option<&'a [u8]>, Option<&'a [u8]>, HeaderBuf);
 
 fn any(bytes: &[u8]) {
-    let mut aborted = Aborted::default();
+    let mut aborted = AbortedFilter::default();
     aborted.begin([AbortedTransaction { producer_id: 77, first_offset: 0 }]);
     let mut above = 0;
     for batch in Batches::new(bytes) {
@@ -30,7 +30,7 @@ fn any(bytes: &[u8]) {
 /// Reads a batch, whether its checksum is right or not: whoever may write to a topic sets it right.
 fn batch_of(batch: &Batch<'_>) {
     let Ok(codec) = batch.codec() else { return };
-    let Ok(unpacked) = Bounded::new(UNPACKED_BYTES_MAX).unpack(codec, batch.payload()) else { return };
+    let Ok(unpacked) = BoundedUnpacker::new(UNPACKED_BYTES_MAX).unpack(codec, batch.payload()) else { return };
     assert!(unpacked.len() <= UNPACKED_BYTES_MAX);
     let (mut offset, mut seen) = (batch.base_offset - 1, 0);
     for record in batch.records(&unpacked) {
@@ -86,12 +86,12 @@ fn in_order(bytes: &[u8]) {
         return;
     }
     let codec = Codec::ALL[usize::from(*first) % Codec::ALL.len()];
-    let seal = SealAs { producer_id: 1, producer_epoch: 2, base_sequence: 3, transactional: true };
+    let seal = BatchProducer { producer_id: 1, producer_epoch: 2, base_sequence: 3, transactional: true };
     let sealed = builder.seal(seal, &mut Packer::new(codec, None).expect("its own level"));
     let batch = Batches::new(&sealed).next().expect("it is whole").expect("it was built");
     batch.check().expect("it was sealed");
     let codec = batch.codec().expect("it was packed");
-    let unpacked = Bounded::new(usize::MAX).unpack(codec, batch.payload()).expect("it was packed");
+    let unpacked = BoundedUnpacker::new(usize::MAX).unpack(codec, batch.payload()).expect("it was packed");
     let found: Vec<RawRecord<'_>> = batch.records(&unpacked).map(|record| record.expect("it was built")).collect();
     assert_eq!(found.len(), expected.len());
     let mut again = BatchBuilder::new();

@@ -24,8 +24,8 @@ fn fetched(body: &[u8]) {
 
 fn produced(version: i16, body: &[u8]) {
     let Ok(response) = produce::Response::read(version, body) else { return };
-    let refused: usize = response.partitions.iter().map(|partition| partition.refused.len()).sum();
-    assert!(response.partitions.len() + refused <= body.len());
+    let record_errors: usize = response.partitions.iter().map(|partition| partition.record_errors.len()).sum();
+    assert!(response.partitions.len() + record_errors <= body.len());
     assert!(response.partitions.iter().all(|partition| partition.leader.is_none() || version >= 9));
     assert!(produce::Response::read(version, &body[..body.len() - 1]).is_err(), "a part of a response is none");
 }

@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let topology = named(&loaded, &args.name)?;
     let done = rebuild(&config, topology, args.without_group).map_err(failure)?;
     for one in done {
-        say(format_args!("{}: {}\n", one.input, one.done));
+        say(format_args!("{}: {}\n", one.input, one.description));
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::http::OnStoreDown;
 use crate::http::proxying::is_failure;
 use crate::http::request::OnInDoubt;
 use crate::observe::logs;
-use crate::proxy::{self, Config, Given, KeyUse, Route, Rule};
+use crate::proxy::{self, CommandLineSettings, Config, KeyUse, Route, Rule};
 use crate::worker;
 use crate::yaml::Process;
 use crate::yaml::units::show_duration;
@@ -108,8 +108,8 @@ fn load(args: &Args) -> Result<Config, Failure> {
     }
     let store = args.store.given()?;
     let (listen, upstream) = addresses(args)?;
-    let given = Given { listen, upstream, http: &args.http, caller: args.caller.as_deref(), store };
-    Ok(proxy::load_text(proxy::COMMAND_LINE, &proxy::written(&given), &Process)?)
+    let settings = CommandLineSettings { listen, upstream, http: &args.http, caller: args.caller.as_deref(), store };
+    Ok(proxy::load_text(proxy::COMMAND_LINE, &proxy::to_yaml(&settings), &Process)?)
 }
 
 /// Where clients connect to, and the service behind.

@@ -12,7 +12,7 @@ use crate::format;
 use crate::http::proxying::INSTANCE;
 use crate::http::request::Error;
 use crate::http::request::by_hand::{Listed, Seen, SeenAs, Settle};
-use crate::proxy::{self, Config, Given};
+use crate::proxy::{self, CommandLineSettings, Config};
 use crate::yaml::Process;
 
 mod settle;
@@ -110,8 +110,8 @@ impl Where {
         }
         // What a proxy has beside its store does not matter here.
         let (listen, upstream, http, caller) = ("127.0.0.1:0", "http://127.0.0.1", "off", Some("none"));
-        let given = Given { listen, upstream, http, caller, store: self.store.given()? };
-        Ok(proxy::load_text(proxy::COMMAND_LINE, &proxy::written(&given), &Process)?)
+        let settings = CommandLineSettings { listen, upstream, http, caller, store: self.store.given()? };
+        Ok(proxy::load_text(proxy::COMMAND_LINE, &proxy::to_yaml(&settings), &Process)?)
     }
 
     /// Asks the store.
@@ -122,7 +122,7 @@ impl Where {
         let config = self.config()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::run(&error))?;
-        let asked = runtime.block_on(async { ask(proxy::store::open_by_hand(&config.store).await?).await });
+        let asked = runtime.block_on(async { ask(proxy::store::open_for_operator(&config.store).await?).await });
         asked.map_err(|error| {
             let text = format!("{}: {error}", config.store.describe());
             match error {

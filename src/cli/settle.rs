@@ -9,7 +9,7 @@ use super::stderr::say;
 use super::{Failure, inputs};
 use crate::cluster::ErrorKind;
 use crate::dedup::identity::typed::Typed;
-use crate::engine::control::give::{Answers, Error, settle};
+use crate::engine::control::give::{Acknowledgements, Error, settle};
 use crate::format::{ByHand, Outcome};
 use crate::record::TopicPartition;
 use crate::words::counted;
@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     })?;
     let answers = settle(&config, topology, (&key, args.by_hand), args.timeout).map_err(failure)?;
     let said = conclude(&answers, &typed.show(&key), args.by_hand, args.timeout)?;
-    if said.is_found && !answers.silent.is_empty() {
+    if said.is_found && !answers.unanswered.is_empty() {
         say(format_args!("{}\n", silence(&answers)));
     }
     let mut stdout = io::stdout().lock();
@@ -109,7 +109,7 @@ struct Said {
 }
 
 /// What has come of a command, in a line; a failure if nothing has.
-fn conclude(answers: &Answers, identity: &str, by_hand: ByHand, waited: Duration) -> Result<Said, Failure> {
+fn conclude(answers: &Acknowledgements, identity: &str, by_hand: ByHand, waited: Duration) -> Result<Said, Failure> {
     if !answers.can_answer {
         let line = format!("given: {identity} is settled as {} by the next run on this folder", by_hand.as_str());
         return Ok(Said { line, is_found: false });
@@ -117,7 +117,7 @@ fn conclude(answers: &Answers, identity: &str, by_hand: ByHand, waited: Duration
     // What was found, with the partitions where it was.
     let mut found: BTreeMap<String, Vec<&TopicPartition>> = BTreeMap::new();
     let (mut refusing, mut with_steps) = (Vec::new(), Vec::new());
-    for (task, said) in &answers.said {
+    for (task, said) in &answers.by_task {
         let said = match said {
             Ok(said) => said,
             Err(_) => {
@@ -157,7 +157,7 @@ fn conclude(answers: &Answers, identity: &str, by_hand: ByHand, waited: Duration
 
 /// Why nothing has come of a command: these tasks did not understand it, and these do not do it to what has steps.
 fn nothing_found(
-    answers: &Answers,
+    answers: &Acknowledgements,
     identity: &str,
     (refusing, with_steps): (&[&TopicPartition], &[&TopicPartition]),
     waited: Duration,
@@ -177,7 +177,7 @@ fn nothing_found(
             "use the release that the instances run",
         );
     }
-    if !answers.silent.is_empty() {
+    if !answers.unanswered.is_empty() {
         let waited = show_duration(waited);
         return Failure::run_with_help(
             format!("nothing was found within {waited}, and {}", silence(answers)),
@@ -186,18 +186,18 @@ fn nothing_found(
         );
     }
     Failure::input(
-        format!("nothing is known of {identity} in any of {}", counted(answers.said.len(), "partition")),
+        format!("nothing is known of {identity} in any of {}", counted(answers.by_task.len(), "partition")),
         "write it as `ratchet effects` shows it",
     )
 }
 
 /// Who has not answered.
-fn silence(answers: &Answers) -> String {
-    let silent: Vec<&TopicPartition> = answers.silent.iter().collect();
+fn silence(answers: &Acknowledgements) -> String {
+    let silent: Vec<&TopicPartition> = answers.unanswered.iter().collect();
     format!(
         "{} of {} have not answered ({}): the command {} stays, and they carry it out once they are at work",
         silent.len(),
-        counted(silent.len() + answers.said.len(), "partition"),
+        counted(silent.len() + answers.by_task.len(), "partition"),
         listed(&silent),
         answers.id.key()
     )
@@ -220,20 +220,20 @@ mod tests {
     use super::*;
     use crate::format::{Acknowledgement, CommandId};
 
-    fn answers(said: &[(i32, Outcome, Option<&str>)], silent: &[i32]) -> Answers {
+    fn answers(said: &[(i32, Outcome, Option<&str>)], silent: &[i32]) -> Acknowledgements {
         let task = |partition: i32| TopicPartition::new("orders", partition);
         let said = said.iter().map(|&(partition, outcome, was)| {
             (task(partition), Ok(Acknowledgement { outcome, was: was.map(str::to_owned) }))
         });
         let silent = silent.iter().map(|&partition| task(partition)).collect();
-        Answers { id: CommandId(7), said: said.collect(), silent, can_answer: true }
+        Acknowledgements { id: CommandId(7), by_task: said.collect(), unanswered: silent, can_answer: true }
     }
 
-    fn said(answers: &Answers, by_hand: ByHand) -> String {
+    fn said(answers: &Acknowledgements, by_hand: ByHand) -> String {
         conclude(answers, "[\"o-7\"]", by_hand, Duration::from_secs(30)).unwrap().line
     }
 
-    fn failed(answers: &Answers) -> (String, u8) {
+    fn failed(answers: &Acknowledgements) -> (String, u8) {
         let failure = conclude(answers, "[\"o-7\"]", ByHand::Done, Duration::from_secs(30)).unwrap_err();
         match &failure {
             Failure::Run(message) => (message.text().to_owned(), 1),
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn folder_of_an_embedded_cluster_is_not_waited_for() {
-        let given = Answers { can_answer: false, ..answers(&[], &[0]) };
+        let given = Acknowledgements { can_answer: false, ..answers(&[], &[0]) };
         assert!(said(&given, ByHand::Retry).contains("settled as retry by the next run"));
     }
 

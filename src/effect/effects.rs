@@ -1,46 +1,47 @@
-//! What the records of a task cause in one transaction, kept in one reusable buffer.
+//! The effects of a task's records in one transaction, kept in one reusable buffer.
 
 use std::ops::Range;
 
-/// What the records of one task cause in one transaction, in their order.
+/// The effects of one task's records in one transaction, in the order of the records.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// The text of all parameters, and the identities and versions for an inbox.
     bytes: Vec<u8>,
     /// Each parameter's range; `None` for null.
     parameters: Vec<Option<Range<usize>>>,
-    calls: Vec<Called>,
-    records: Vec<Recorded>,
+    calls: Vec<StoredCall>,
+    records: Vec<StoredRecord>,
 }
 
 #[derive(Clone, Debug)]
-struct Called {
+struct StoredCall {
     statement: u32,
-    /// Its range of parameters.
+    /// The range of its parameters.
     parameters: Range<usize>,
+    /// The range of the names of its row's text fields.
     texts: Option<Range<usize>>,
 }
 
 #[derive(Clone, Debug)]
-struct Recorded {
+struct StoredRecord {
     offset: i64,
     calls: Range<usize>,
     identity: Range<usize>,
     version: Option<Range<usize>>,
 }
 
-/// What one record causes.
+/// The effects of one record.
 #[derive(Clone, Copy, Debug)]
 pub struct Effect<'a> {
     effects: &'a Effects,
-    record: &'a Recorded,
+    record: &'a StoredRecord,
 }
 
-/// A statement to be carried out.
+/// A call of a statement, to be carried out.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     effects: &'a Effects,
-    called: &'a Called,
+    stored: &'a StoredCall,
 }
 
 impl Effects {
@@ -57,7 +58,7 @@ impl Effects {
         self.bytes.capacity()
     }
 
-    /// How many records there are.
+    /// The number of records.
     pub fn len(&self) -> usize {
         self.records.len()
     }
@@ -67,23 +68,23 @@ impl Effects {
         self.records.is_empty()
     }
 
-    /// How many bytes the parameters take.
+    /// The number of bytes of the parameters, identities and versions.
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
     }
 
     /// Begins the effects of the record at this source offset, with its identity and version for an inbox.
     pub fn begin(&mut self, offset: i64, identity: &[u8], version: Option<&[u8]>) {
-        let identity = self.keep(identity);
-        let version = version.map(|version| self.keep(version));
-        let at = self.calls.len();
-        self.records.push(Recorded { offset, calls: at..at, identity, version });
+        let identity = self.append(identity);
+        let version = version.map(|version| self.append(version));
+        let first_call = self.calls.len();
+        self.records.push(StoredRecord { offset, calls: first_call..first_call, identity, version });
     }
 
     /// Adds a call of the statement with this number to the record begun last.
     pub fn call(&mut self, statement: u32) {
-        let at = self.parameters.len();
-        self.calls.push(Called { statement, parameters: at..at, texts: None });
+        let first = self.parameters.len();
+        self.calls.push(StoredCall { statement, parameters: first..first, texts: None });
         self.records.last_mut().expect("a record was begun").calls.end = self.calls.len();
     }
 
@@ -100,19 +101,19 @@ impl Effects {
     /// Adds a parameter whose text `write` appends, which must be UTF-8; null if it returns false.
     pub fn parameter_with(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) {
         let from = self.bytes.len();
-        let is_there = write(&mut self.bytes);
+        let has_text = write(&mut self.bytes);
         let range = from..self.bytes.len();
-        self.parameters.push(is_there.then_some(range));
+        self.parameters.push(has_text.then_some(range));
         self.calls.last_mut().expect("a call was added").parameters.end = self.parameters.len();
     }
 
-    /// Names the text fields of the row that is the parameter of the call added last: see [`Call::texts`].
+    /// Sets the names of the text fields in the row that is the parameter of the call added last: see [`Call::texts`].
     pub fn texts(&mut self, names: &str) {
         let (last, before) = self.calls.split_last_mut().expect("a call was added");
-        // Consecutive rows are mostly of the same table: their list is kept once.
-        let known = before.last().and_then(|call| call.texts.clone());
-        let known = known.filter(|known| self.bytes[known.clone()] == *names.as_bytes());
-        last.texts = Some(known.unwrap_or_else(|| {
+        // Consecutive rows are mostly of the same table: their list of names is kept once.
+        let previous = before.last().and_then(|call| call.texts.clone());
+        let same = previous.filter(|range| self.bytes[range.clone()] == *names.as_bytes());
+        last.texts = Some(same.unwrap_or_else(|| {
             let from = self.bytes.len();
             self.bytes.extend_from_slice(names.as_bytes());
             from..self.bytes.len()
@@ -128,21 +129,21 @@ impl Effects {
         self.bytes.truncate(record.identity.start);
     }
 
-    /// What the record at `index` causes; panics beyond [`Effects::len`].
+    /// The effects of the record at `index`; panics beyond [`Effects::len`].
     pub fn get(&self, index: usize) -> Effect<'_> {
         Effect { effects: self, record: &self.records[index] }
     }
 
-    /// What each record causes, in order.
+    /// The effects of each record, in order.
     pub fn iter(&self) -> impl Iterator<Item = Effect<'_>> {
         self.records.iter().map(|record| Effect { effects: self, record })
     }
 
     fn text(&self, range: Range<usize>) -> &str {
-        std::str::from_utf8(&self.bytes[range]).expect("what is written is UTF-8")
+        std::str::from_utf8(&self.bytes[range]).expect("parameters are UTF-8")
     }
 
-    fn keep(&mut self, bytes: &[u8]) -> Range<usize> {
+    fn append(&mut self, bytes: &[u8]) -> Range<usize> {
         let from = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         from..self.bytes.len()
@@ -160,7 +161,7 @@ impl<'a> Effect<'a> {
         &self.effects.bytes[self.record.identity.clone()]
     }
 
-    /// The record's version, whose bytes sort as versions do; `None` if it has none.
+    /// The record's version, whose bytes sort as versions do; `None` if the record has no version.
     pub fn version(&self) -> Option<&'a [u8]> {
         self.record.version.clone().map(|version| &self.effects.bytes[version])
     }
@@ -168,28 +169,28 @@ impl<'a> Effect<'a> {
     /// The statements to carry out, in order.
     pub fn calls(&self) -> impl ExactSizeIterator<Item = Call<'a>> + use<'a> {
         let effects = self.effects;
-        effects.calls[self.record.calls.clone()].iter().map(move |called| Call { effects, called })
+        effects.calls[self.record.calls.clone()].iter().map(move |stored| Call { effects, stored })
     }
 }
 
 impl<'a> Call<'a> {
     /// The statement's number.
     pub fn statement(&self) -> u32 {
-        self.called.statement
+        self.stored.statement
     }
 
     /// The parameters' texts, `None` for null.
     pub fn parameters(&self) -> impl ExactSizeIterator<Item = Option<&'a str>> + use<'a> {
         let effects = self.effects;
-        effects.parameters[self.called.parameters.clone()]
+        effects.parameters[self.stored.parameters.clone()]
             .iter()
             .map(move |parameter| parameter.clone().map(|range| effects.text(range)))
     }
 
-    /// The names, as a JSON array, of those fields of the row (the call's parameter) that are known to be texts and not
-    /// bytes in base64. `None` if no field is known to be.
+    /// The names, as a JSON array, of the row's text fields: of those fields of the row (the call's parameter) that are
+    /// known to be texts and not bytes in base64. `None` if there are no such fields.
     pub fn texts(&self) -> Option<&'a str> {
-        self.called.texts.clone().map(|range| self.effects.text(range))
+        self.stored.texts.clone().map(|range| self.effects.text(range))
     }
 }
 
@@ -198,9 +199,9 @@ mod tests {
     use super::*;
 
     /// A call's statement and parameters.
-    type Written<'a> = (u32, Vec<Option<&'a str>>);
+    type CallContents<'a> = (u32, Vec<Option<&'a str>>);
 
-    fn written(effects: &Effects) -> Vec<(i64, Vec<Written<'_>>)> {
+    fn contents(effects: &Effects) -> Vec<(i64, Vec<CallContents<'_>>)> {
         let calls = |effect: Effect<'_>| -> Vec<_> {
             effect.calls().map(|call| (call.statement(), texts(effects, &call))).collect()
         };
@@ -214,7 +215,7 @@ mod tests {
         effects.iter().map(|effect| (effect.offset(), calls(effect))).collect()
     }
 
-    fn one(effects: &mut Effects, offset: i64, text: &str) {
+    fn add_record(effects: &mut Effects, offset: i64, text: &str) {
         effects.begin(offset, b"id", Some(b"v1"));
         effects.call(0);
         effects.parameter(Some(text));
@@ -225,17 +226,17 @@ mod tests {
     #[test]
     fn each_record_has_its_calls_and_each_call_its_parameters() {
         let mut effects = Effects::default();
-        one(&mut effects, 7, "a");
-        one(&mut effects, 9, "");
+        add_record(&mut effects, 7, "a");
+        add_record(&mut effects, 9, "");
         let expected = |text| vec![(0, vec![Some(text), None]), (3, vec![])];
-        assert_eq!(written(&effects), [(7, expected("a")), (9, expected(""))]);
+        assert_eq!(contents(&effects), [(7, expected("a")), (9, expected(""))]);
         let effect = effects.get(1);
         assert_eq!((effect.identity(), effect.version()), (&b"id"[..], Some(&b"v1"[..])));
     }
 
-    /// Equal lists are kept once, even after a record is taken back.
+    /// Equal lists are kept once, even after a record is removed.
     #[test]
-    fn calls_say_which_fields_of_their_rows_are_texts() {
+    fn calls_have_the_names_of_their_rows_text_fields() {
         let mut effects = Effects::default();
         let row = |effects: &mut Effects, names: Option<&str>| {
             effects.begin(7, b"id", None);
@@ -258,15 +259,15 @@ mod tests {
     }
 
     #[test]
-    fn record_that_is_taken_back_leaves_nothing() {
+    fn removed_record_leaves_nothing() {
         let (mut effects, mut expected) = (Effects::default(), Effects::default());
-        one(&mut effects, 7, "a");
-        one(&mut effects, 8, "taken back");
+        add_record(&mut effects, 7, "a");
+        add_record(&mut effects, 8, "removed");
         effects.take_back();
-        one(&mut effects, 9, "b");
-        one(&mut expected, 7, "a");
-        one(&mut expected, 9, "b");
-        assert_eq!(written(&effects), written(&expected));
+        add_record(&mut effects, 9, "b");
+        add_record(&mut expected, 7, "a");
+        add_record(&mut expected, 9, "b");
+        assert_eq!(contents(&effects), contents(&expected));
         assert_eq!(effects.byte_len(), expected.byte_len());
         effects.begin(10, b"x", None);
         effects.take_back();

@@ -8,45 +8,45 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use tokio::time::Instant;
 
-use crate::effect::call::Answer;
-use crate::effect::provider::{Body, CallNumber, Heard, Request};
+use crate::effect::call::AttemptOutcome;
+use crate::effect::provider::{AttemptEnd, Body, CallNumber, Request};
 
-/// The requests that are not being written yet. Each is either claimed by the thread, which then writes it, or
-/// withdrawn by the lane; never both.
+/// The requests that are neither claimed nor withdrawn yet. Each is either claimed by the thread, which then sends it,
+/// or withdrawn by the lane; never both.
 #[derive(Default)]
-pub(in crate::effect) struct Unwritten {
+pub(in crate::effect) struct UnwrittenRequests {
     /// Each call's current ticket: a withdrawn attempt may still be queued when the next attempt of its call arrives.
     tickets: Mutex<HashMap<CallNumber, u64>>,
-    /// How many were claimed and have not ended.
+    /// How many requests were claimed and have not ended.
     claimed: AtomicUsize,
 }
 
-impl Unwritten {
+impl UnwrittenRequests {
     fn tickets(&self) -> MutexGuard<'_, HashMap<CallNumber, u64>> {
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn claim(&self, number: CallNumber, ticket: u64) -> bool {
         let mut tickets = self.tickets();
-        let is_there = tickets.get(&number) == Some(&ticket);
-        if is_there {
+        let is_current = tickets.get(&number) == Some(&ticket);
+        if is_current {
             tickets.remove(&number);
             self.claimed.fetch_add(1, Ordering::Relaxed);
         }
-        is_there
+        is_current
     }
 
-    /// A claimed request has ended.
-    fn over(&self) {
+    /// Counts a claimed request as ended.
+    fn end_claimed(&self) {
         self.claimed.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many were claimed and have not ended.
+    /// How many requests were claimed and have not ended.
     pub fn in_flight(&self) -> usize {
         self.claimed.load(Ordering::Relaxed)
     }
 
-    /// Withdraws a request. Returns whether it was still there: if so, the thread cannot claim it any more.
+    /// Withdraws a request. Returns whether it was still unclaimed: if so, the thread cannot claim it any more.
     pub fn withdraw(&self, number: CallNumber) -> bool {
         self.tickets().remove(&number).is_some()
     }
@@ -55,14 +55,14 @@ impl Unwritten {
 /// The stage of a request.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// Nobody's: the lane may still withdraw it.
-    Free,
-    /// Claimed by the thread. Nothing of it was written.
+    /// Not claimed: the lane may still withdraw it.
+    Unclaimed,
+    /// Claimed by the thread: nothing of the request was sent.
     Claimed,
-    /// Handed over at this time: it may have acted since.
-    Written(Instant),
+    /// Handed to a connection or to a handler at this time: it may have acted since.
+    Sent(Instant),
     /// Its outcome was reported, or it was withdrawn.
-    Over,
+    Ended,
 }
 
 /// A request within the driver. Unless it is withdrawn or silenced, its outcome is reported exactly once, even if it is
@@ -70,17 +70,28 @@ enum Stage {
 pub(in crate::effect) struct Job {
     request: Request,
     ticket: u64,
-    unwritten: Arc<Unwritten>,
-    heard: Sender<Heard>,
+    unwritten: Arc<UnwrittenRequests>,
+    attempt_ends: Sender<AttemptEnd>,
     stage: Stage,
 }
 
 impl Job {
-    /// A request that may be withdrawn from now on.
-    pub fn new(request: Request, ticket: u64, unwritten: &Arc<Unwritten>, heard: &Sender<Heard>) -> Self {
+    /// A new job, whose request may be withdrawn from now on.
+    pub fn new(
+        request: Request,
+        ticket: u64,
+        unwritten: &Arc<UnwrittenRequests>,
+        attempt_ends: &Sender<AttemptEnd>,
+    ) -> Self {
         let former = unwritten.tickets().insert(request.number, ticket);
         assert!(former.is_none(), "a call has one attempt at a time");
-        Self { request, ticket, unwritten: Arc::clone(unwritten), heard: heard.clone(), stage: Stage::Free }
+        Self {
+            request,
+            ticket,
+            unwritten: Arc::clone(unwritten),
+            attempt_ends: attempt_ends.clone(),
+            stage: Stage::Unclaimed,
+        }
     }
 
     /// The request to be sent.
@@ -90,68 +101,71 @@ impl Job {
 
     /// Whether it was withdrawn.
     pub fn is_withdrawn(&self) -> bool {
-        matches!(self.stage, Stage::Free) && self.unwritten.tickets().get(&self.request.number) != Some(&self.ticket)
+        matches!(self.stage, Stage::Unclaimed)
+            && self.unwritten.tickets().get(&self.request.number) != Some(&self.ticket)
     }
 
-    /// Claims it for the thread, unless it was withdrawn; afterwards it cannot be. Returns whether it is claimed.
+    /// Claims the request for the thread, unless it was withdrawn. Returns whether it is claimed: then it cannot be
+    /// withdrawn any more.
     pub fn claim(&mut self) -> bool {
-        if matches!(self.stage, Stage::Free) {
+        if matches!(self.stage, Stage::Unclaimed) {
             let is_claimed = self.unwritten.claim(self.request.number, self.ticket);
-            self.stage = if is_claimed { Stage::Claimed } else { Stage::Over };
+            self.stage = if is_claimed { Stage::Claimed } else { Stage::Ended };
         }
-        !matches!(self.stage, Stage::Over)
+        !matches!(self.stage, Stage::Ended)
     }
 
-    /// Records that it may act from now on, for example because a connection gets it. Returns the current time.
-    pub fn written(&mut self) -> Instant {
-        debug_assert!(matches!(self.stage, Stage::Claimed), "only what was claimed is written");
+    /// Records that the request may act from now on, for example because a connection gets it. Returns the current
+    /// time.
+    pub fn mark_written(&mut self) -> Instant {
+        debug_assert!(matches!(self.stage, Stage::Claimed), "a request is claimed before it is sent");
         let now = Instant::now();
-        self.stage = Stage::Written(now);
+        self.stage = Stage::Sent(now);
         now
     }
 
-    /// Records that the connection has given it back without writing a byte of it.
-    pub fn given_back(&mut self) {
+    /// Records that the connection has given the request back without writing a byte of it.
+    pub fn mark_given_back(&mut self) {
         self.stage = Stage::Claimed;
     }
 
-    /// Reports that nothing of it was written.
-    pub fn not_sent(mut self, message: String) {
-        self.conclude(Answer::NotSent, Body::None, Some(message));
+    /// Reports that nothing of the request was sent.
+    pub fn report_not_sent(mut self, message: String) {
+        self.report(AttemptOutcome::NotSent, Body::None, Some(message));
     }
 
-    /// Ends the attempt without an event: its lane learns of the end in another way.
+    /// Ends the attempt without a report: its lane learns of the end in another way.
     pub fn silence(mut self) {
         if self.claim() {
-            self.stage = Stage::Over;
-            self.unwritten.over();
+            self.stage = Stage::Ended;
+            self.unwritten.end_claimed();
         }
     }
 
     /// Reports the attempt's outcome, unless the attempt was withdrawn.
-    pub fn conclude(&mut self, answer: Answer, body: Body, message: Option<String>) {
+    pub fn report(&mut self, outcome: AttemptOutcome, body: Body, message: Option<String>) {
         if !self.claim() {
             return;
         }
-        let took = match self.stage {
-            Stage::Written(since) => since.elapsed(),
+        let duration = match self.stage {
+            Stage::Sent(since) => since.elapsed(),
             _ => Duration::ZERO,
         };
-        self.stage = Stage::Over;
-        self.unwritten.over();
+        self.stage = Stage::Ended;
+        self.unwritten.end_claimed();
         let Request { number, attempt, .. } = self.request;
         // If the lane is gone, nobody receives this.
-        let _ = self.heard.send(Heard { number, attempt, answer, body, message, took });
+        let _ = self.attempt_ends.send(AttemptEnd { number, attempt, outcome, body, message, duration });
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
-        let answer = match self.stage {
-            Stage::Over => return,
-            Stage::Written(_) => Answer::Lost,
-            Stage::Free | Stage::Claimed => Answer::NotSent,
+        let outcome = match self.stage {
+            Stage::Ended => return,
+            Stage::Sent(_) => AttemptOutcome::Lost,
+            Stage::Unclaimed | Stage::Claimed => AttemptOutcome::NotSent,
         };
-        self.conclude(answer, Body::None, Some("the thread that makes the calls has ended".to_owned()));
+        self.report(outcome, Body::None, Some("the thread that makes the calls has ended".to_owned()));
     }
 }

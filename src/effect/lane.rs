@@ -8,38 +8,39 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use tokio::sync::{mpsc, oneshot};
 
-use super::job::{Job, Unwritten};
-use super::provider::{CallNumber, Calls, Heard, Request};
+use super::job::{Job, UnwrittenRequests};
+use super::provider::{AttemptEnd, CallNumber, Calls, Request};
 
-/// What a lane's thread does with the requests until it is stopped: the second channel gets a message, or its sender is
-/// dropped.
-pub(in crate::effect) type Work = Arc<dyn Fn(mpsc::UnboundedReceiver<Job>, oneshot::Receiver<()>) + Send + Sync>;
+/// The main function of a lane's thread: handles the jobs until the thread is stopped, by a message in the second
+/// channel or because that channel's sender is dropped.
+pub(in crate::effect) type ThreadMain = Arc<dyn Fn(mpsc::UnboundedReceiver<Job>, oneshot::Receiver<()>) + Send + Sync>;
 
-/// How many threads the drivers have started in all: numbers for their names.
+/// How many threads the drivers have started: the number of the next thread, for its name.
 static THREADS: AtomicU64 = AtomicU64::new(0);
 
 /// One lane's calls. Neither channel holds more than the lane has under way, which its window bounds.
 pub(in crate::effect) struct Lane {
-    work: Work,
-    unwritten: Arc<Unwritten>,
+    thread_main: ThreadMain,
+    unwritten: Arc<UnwrittenRequests>,
+    /// The ticket of the last job.
     ticket: u64,
-    tell: Sender<Heard>,
-    heard: Receiver<Heard>,
+    end_sender: Sender<AttemptEnd>,
+    end_receiver: Receiver<AttemptEnd>,
     runner: Option<Runner>,
 }
 
 impl Lane {
-    /// A lane whose thread does `work`. The thread is started when it is needed.
-    pub fn new(work: Work) -> Self {
-        let (tell, heard) = unbounded();
-        Self { work, unwritten: Arc::default(), ticket: 0, tell, heard, runner: None }
+    /// A lane whose thread runs `thread_main`. The thread is started when it is needed.
+    pub fn new(thread_main: ThreadMain) -> Self {
+        let (end_sender, end_receiver) = unbounded();
+        Self { thread_main, unwritten: Arc::default(), ticket: 0, end_sender, end_receiver, runner: None }
     }
 }
 
 impl Calls for Lane {
     fn submit(&mut self, request: Request) {
         self.ticket += 1;
-        let job = Job::new(request, self.ticket, &self.unwritten, &self.tell);
+        let job = Job::new(request, self.ticket, &self.unwritten, &self.end_sender);
         let job = match &self.runner {
             Some(runner) => match runner.jobs.send(job) {
                 Ok(()) => return,
@@ -48,22 +49,22 @@ impl Calls for Lane {
             None => job,
         };
         self.runner = None;
-        match Runner::start(&self.work) {
+        match Runner::start(&self.thread_main) {
             // If the new thread has already ended, the job is dropped with its channel, and that is reported.
             Ok(runner) => drop(self.runner.insert(runner).jobs.send(job)),
-            Err(error) => job.not_sent(format!("the thread for calls could not be started: {error}")),
+            Err(error) => job.report_not_sent(format!("the thread for calls could not be started: {error}")),
         }
     }
 
-    fn take(&mut self) -> Option<Heard> {
-        if let Ok(heard) = self.heard.try_recv() {
-            return Some(heard);
+    fn take(&mut self) -> Option<AttemptEnd> {
+        if let Ok(end) = self.end_receiver.try_recv() {
+            return Some(end);
         }
         if self.runner.as_ref().is_some_and(|runner| runner.thread.as_ref().is_none_or(JoinHandle::is_finished)) {
             // The thread has panicked. The jobs left in its channel are reported when the channel is dropped.
             self.runner = None;
         }
-        self.heard.try_recv().ok()
+        self.end_receiver.try_recv().ok()
     }
 
     fn withdraw(&mut self, number: CallNumber) -> bool {
@@ -75,7 +76,7 @@ impl Calls for Lane {
     }
 }
 
-/// A running thread.
+/// A lane's running thread.
 struct Runner {
     jobs: mpsc::UnboundedSender<Job>,
     stop: Option<oneshot::Sender<()>>,
@@ -83,11 +84,12 @@ struct Runner {
 }
 
 impl Runner {
-    fn start(work: &Work) -> std::io::Result<Self> {
-        let ((jobs, from_lane), (stop, stopped)) = (mpsc::unbounded_channel(), oneshot::channel());
-        let (work, number) = (Arc::clone(work), THREADS.fetch_add(1, Ordering::Relaxed));
-        let thread =
-            std::thread::Builder::new().name(format!("calls-{number}")).spawn(move || work(from_lane, stopped))?;
+    fn start(thread_main: &ThreadMain) -> std::io::Result<Self> {
+        let ((jobs, job_receiver), (stop, stopped)) = (mpsc::unbounded_channel(), oneshot::channel());
+        let (thread_main, number) = (Arc::clone(thread_main), THREADS.fetch_add(1, Ordering::Relaxed));
+        let thread = std::thread::Builder::new()
+            .name(format!("calls-{number}"))
+            .spawn(move || thread_main(job_receiver, stopped))?;
         Ok(Self { jobs, stop: Some(stop), thread: Some(thread) })
     }
 }
@@ -96,7 +98,7 @@ impl Drop for Runner {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It catches its own panics.
+            // The thread catches its own panics.
             let _ = thread.join();
         }
     }

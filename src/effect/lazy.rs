@@ -1,12 +1,12 @@
 //! A connection that is made when it is first needed, shared by all callers, and replaced when it is no longer usable.
 //!
-//! It is made by a task of its own: a caller that stops waiting does not interrupt the task, and the next caller gets
-//! its outcome.
+//! A separate task makes the connection: a caller that stops waiting does not interrupt the task, and the next caller
+//! gets its outcome.
 //!
-//! **Failure.** If a connection could not be made, nobody tries again for half a second: callers get the error at once.
-//! The same applies if a connection breaks right after it was made. A connection that leaves questions unanswered for
-//! too long is replaced, however soon its callers stop waiting; until then they share it, so that their questions stay
-//! in order.
+//! **Failure.** If connecting fails, the next attempt to connect is made after half a second at the earliest: until
+//! then callers get the error at once. The same applies if a connection breaks right after it was made. A connection
+//! that leaves requests unanswered for too long is replaced, however soon its callers stop waiting; until then they
+//! share it, so that their requests stay in order.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,146 +15,151 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The pause after a failure to connect, and the least time between two connections.
-const PAUSE: Duration = Duration::from_millis(500);
-/// How long a connection may leave a question unanswered after its caller has stopped waiting.
-const SILENCE_MAX: Duration = Duration::from_secs(3);
+/// The least time from a failure to connect, or from making a connection that broke, to the next attempt to connect.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// How long a connection may leave a request unanswered after its caller has stopped waiting.
+const UNANSWERED_MAX: Duration = Duration::from_secs(3);
 
-/// A connection, or the reason why there is none. Answers arrive in the order of the questions.
+/// A connection, or the reason why there is none. Responses arrive in the order of the requests.
 #[derive(Debug)]
 pub struct Lazy<T, E>(Arc<Mutex<State<T, E>>>);
 
 #[derive(Debug)]
 struct State<T, E> {
     open: Option<Open<T>>,
-    failed: Option<(Instant, E)>,
-    /// The outcome of the connection that is being made.
-    making: Option<watch::Receiver<Made<T, E>>>,
+    last_failure: Option<(Instant, E)>,
+    /// The outcome of the connection that is being made, if one is.
+    pending: Option<watch::Receiver<Outcome<T, E>>>,
 }
 
 #[derive(Debug)]
 struct Open<T> {
     connection: Arc<T>,
     made_at: Instant,
-    /// Since when a question whose caller has stopped waiting has been unanswered.
-    silent_since: Option<Instant>,
+    /// Since when a request whose caller has stopped waiting has been unanswered.
+    unanswered_since: Option<Instant>,
 }
 
 /// The outcome of making a connection; `None` while it is being made.
-type Made<T, E> = Option<Result<Arc<T>, E>>;
+type Outcome<T, E> = Option<Result<Arc<T>, E>>;
 
-/// A connection, for one question. Dropping it without [`Asked::answered`] or [`Asked::broken`] means that its caller
-/// stopped waiting for the answer.
+/// The use of a connection for one request. Dropping it without [`Exchange::answered`] or [`Exchange::broken`] means
+/// that the caller has stopped waiting for the response.
 #[derive(Debug)]
-pub struct Asked<'a, T, E> {
+pub struct Exchange<'a, T, E> {
     lazy: &'a Lazy<T, E>,
     connection: Arc<T>,
-    is_over: bool,
+    is_finished: bool,
 }
 
 impl<T, E> Default for Lazy<T, E> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(State { open: None, failed: None, making: None })))
+        Self(Arc::new(Mutex::new(State { open: None, last_failure: None, pending: None })))
     }
 }
 
 impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Lazy<T, E> {
     /// The connection, if it can still be used; otherwise one that `connect` makes.
-    pub async fn get<F>(&self, is_usable: impl Fn(&T) -> bool, connect: impl Fn() -> F) -> Result<Asked<'_, T, E>, E>
+    pub async fn get<F>(&self, is_usable: impl Fn(&T) -> bool, connect: impl Fn() -> F) -> Result<Exchange<'_, T, E>, E>
     where
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        let asked = |connection: &Arc<T>| Asked { lazy: self, connection: Arc::clone(connection), is_over: false };
+        let exchange =
+            |connection: &Arc<T>| Exchange { lazy: self, connection: Arc::clone(connection), is_finished: false };
         loop {
-            let mut making = {
+            let mut pending = {
                 let mut state = lock(&self.0);
-                drop(state.open.take_if(|open| open.is_silent() || !is_usable(&open.connection)));
+                drop(state.open.take_if(|open| open.is_unresponsive() || !is_usable(&open.connection)));
                 if let Some(open) = &state.open {
-                    return Ok(asked(&open.connection));
+                    return Ok(exchange(&open.connection));
                 }
-                if let Some((_, error)) = state.failed.as_ref().filter(|(at, _)| at.elapsed() < PAUSE) {
+                if let Some((_, error)) = state.last_failure.as_ref().filter(|(at, _)| at.elapsed() < RETRY_PAUSE) {
                     return Err(error.clone());
                 }
-                state.making.get_or_insert_with(|| self.make(connect())).clone()
+                state.pending.get_or_insert_with(|| self.start_connecting(connect())).clone()
             };
-            let made = making.wait_for(Option::is_some).await.map(|made| made.clone());
-            if let Ok(Some(made)) = made {
-                return made.as_ref().map(asked).map_err(E::clone);
+            let outcome = pending.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
+            if let Ok(Some(outcome)) = outcome {
+                return outcome.as_ref().map(exchange).map_err(E::clone);
             }
             // The task has ended with its runtime, before it had an outcome.
-            drop(lock(&self.0).making.take_if(|other| other.same_channel(&making)));
+            drop(lock(&self.0).pending.take_if(|other| other.same_channel(&pending)));
             tokio::task::yield_now().await;
         }
     }
 
-    /// Begins to connect.
-    fn make(&self, connecting: impl Future<Output = Result<T, E>> + Send + 'static) -> watch::Receiver<Made<T, E>> {
-        let (sender, making) = watch::channel(None);
+    /// Starts a task that connects.
+    fn start_connecting(
+        &self,
+        connecting: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> watch::Receiver<Outcome<T, E>> {
+        let (sender, pending) = watch::channel(None);
         let state = Arc::clone(&self.0);
         tokio::spawn(async move {
-            let made = connecting.await.map(Arc::new);
+            let outcome = connecting.await.map(Arc::new);
             let now = Instant::now();
             {
                 let mut state = lock(&state);
-                state.making = None;
-                match &made {
+                state.pending = None;
+                match &outcome {
                     Ok(connection) => {
                         let connection = Arc::clone(connection);
-                        state.open = Some(Open { connection, made_at: now, silent_since: None });
-                        state.failed = None;
+                        state.open = Some(Open { connection, made_at: now, unanswered_since: None });
+                        state.last_failure = None;
                     }
-                    Err(error) => state.failed = Some((now, error.clone())),
+                    Err(error) => state.last_failure = Some((now, error.clone())),
                 }
             }
-            // This fails if nobody waits any more.
-            let _ = sender.send(Some(made));
+            // Fails if nobody waits any more.
+            let _ = sender.send(Some(outcome));
         });
-        making
+        pending
     }
 }
 
 impl<T> Open<T> {
-    fn is_silent(&self) -> bool {
-        self.silent_since.is_some_and(|since| since.elapsed() >= SILENCE_MAX)
+    fn is_unresponsive(&self) -> bool {
+        self.unanswered_since.is_some_and(|since| since.elapsed() >= UNANSWERED_MAX)
     }
 }
 
-impl<T, E: Clone> Asked<'_, T, E> {
-    /// An answer has arrived, whatever it says.
+impl<T, E: Clone> Exchange<'_, T, E> {
+    /// Ends the exchange: a response has arrived, whatever its content.
     pub fn answered(self) {
-        self.over(|state, _| {
+        self.finish(|state, _| {
             if let Some(open) = &mut state.open {
-                open.silent_since = None;
+                open.unanswered_since = None;
             }
         });
     }
 
-    /// The connection is no longer usable because of `error`: the next caller makes a new one.
+    /// Ends the exchange: the connection is no longer usable because of `error`, and the next caller makes a new one.
     pub fn broken(self, error: &E) {
-        self.over(|state, made_at| {
+        self.finish(|state, made_at| {
             state.open = None;
-            state.failed = Some((made_at, error.clone()));
+            state.last_failure = Some((made_at, error.clone()));
         });
     }
 }
 
-impl<T, E> Asked<'_, T, E> {
-    /// Calls `change` if this connection is still the current one, with the time when it was made.
-    fn over(mut self, change: impl FnOnce(&mut State<T, E>, Instant)) {
-        self.is_over = true;
+impl<T, E> Exchange<'_, T, E> {
+    /// Finishes the exchange, and calls `change` as [`Exchange::change`] does.
+    fn finish(mut self, change: impl FnOnce(&mut State<T, E>, Instant)) {
+        self.is_finished = true;
         self.change(change);
     }
 
+    /// Calls `change` with the time when this connection was made, if it is still the current one.
     fn change(&self, change: impl FnOnce(&mut State<T, E>, Instant)) {
         let mut state = lock(&self.lazy.0);
-        let same = state.open.as_ref().filter(|open| Arc::ptr_eq(&open.connection, &self.connection));
-        if let Some(made_at) = same.map(|open| open.made_at) {
+        let current = state.open.as_ref().filter(|open| Arc::ptr_eq(&open.connection, &self.connection));
+        if let Some(made_at) = current.map(|open| open.made_at) {
             change(&mut state, made_at);
         }
     }
 }
 
-impl<T, E> Deref for Asked<'_, T, E> {
+impl<T, E> Deref for Exchange<'_, T, E> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -162,12 +167,12 @@ impl<T, E> Deref for Asked<'_, T, E> {
     }
 }
 
-impl<T, E> Drop for Asked<'_, T, E> {
+impl<T, E> Drop for Exchange<'_, T, E> {
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.is_finished {
             self.change(|state, _| {
                 if let Some(open) = &mut state.open {
-                    open.silent_since.get_or_insert_with(Instant::now);
+                    open.unanswered_since.get_or_insert_with(Instant::now);
                 }
             });
         }
@@ -180,7 +185,7 @@ fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: one connection is made for all callers, and a new one as soon as it is unusable, but not in a tight loop.
+    //! Goal: all callers share one connection, and an unusable one is replaced at once, but not in a tight loop.
 
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -190,16 +195,16 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
     }
 
-    /// Makes numbered connections, each of which takes this long.
+    /// Makes numbered connections, each within `connect_time`.
     fn numbered(
-        takes: Duration,
+        connect_time: Duration,
     ) -> impl Fn() -> std::pin::Pin<Box<dyn Future<Output = Result<u32, &'static str>> + Send>> {
-        let made = Arc::new(AtomicU32::new(0));
+        let count = Arc::new(AtomicU32::new(0));
         move || {
-            let made = Arc::clone(&made);
+            let count = Arc::clone(&count);
             Box::pin(async move {
-                let number = made.fetch_add(1, Ordering::Relaxed) + 1;
-                tokio::time::sleep(takes).await;
+                let number = count.fetch_add(1, Ordering::Relaxed) + 1;
+                tokio::time::sleep(connect_time).await;
                 Ok(number)
             })
         }
@@ -219,10 +224,10 @@ mod tests {
             assert_eq!(*lazy.get(|_| true, &next).await.unwrap(), 2, "an older one was broken");
             second.broken(&"broken");
             assert_eq!(lazy.get(|_| true, &next).await.map(|_| ()), Err("broken"), "it broke right after it was made");
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
             let third = lazy.get(|_| true, &next).await.unwrap();
             assert_eq!(*third, 3);
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
             third.broken(&"broken");
             assert_eq!(*lazy.get(|_| true, &next).await.unwrap(), 4, "it was usable for a while");
         });
@@ -234,17 +239,17 @@ mod tests {
         run(async {
             assert_eq!(lazy.get(|_| true, || async { Err("down") }).await.map(|_| ()), Err("down"));
             assert_eq!(lazy.get(|_| true, &next).await.map(|_| ()), Err("down"));
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
             assert_eq!(*lazy.get(|_| true, &next).await.unwrap(), 1);
         });
     }
 
     #[test]
     fn connection_is_completed_even_if_nobody_waits() {
-        let (lazy, slowly) = (Lazy::<u32, &str>::default(), numbered(PAUSE));
+        let (lazy, slowly) = (Lazy::<u32, &str>::default(), numbered(RETRY_PAUSE));
         run(async {
             for _ in 0..2 {
-                assert!(tokio::time::timeout(PAUSE / 5, lazy.get(|_| true, &slowly)).await.is_err());
+                assert!(tokio::time::timeout(RETRY_PAUSE / 5, lazy.get(|_| true, &slowly)).await.is_err());
             }
             let both = futures_util::future::join(lazy.get(|_| true, &slowly), lazy.get(|_| true, &slowly)).await;
             assert_eq!((*both.0.unwrap(), *both.1.unwrap()), (1, 1));
@@ -253,27 +258,27 @@ mod tests {
 
     /// Each `run` has a runtime of its own. When it ends, so do its tasks.
     #[test]
-    fn connection_is_made_again_if_its_runtime_ended_first() {
+    fn connection_is_made_again_if_the_runtime_of_its_task_has_ended() {
         let (lazy, never) = (Lazy::<u32, &str>::default(), numbered(Duration::MAX));
-        run(async { assert!(tokio::time::timeout(PAUSE / 5, lazy.get(|_| true, &never)).await.is_err()) });
+        run(async { assert!(tokio::time::timeout(RETRY_PAUSE / 5, lazy.get(|_| true, &never)).await.is_err()) });
         run(async { assert_eq!(*lazy.get(|_| true, numbered(Duration::ZERO)).await.unwrap(), 1) });
     }
 
     #[test]
-    fn connection_that_leaves_questions_unanswered_is_replaced() {
+    fn connection_that_leaves_requests_unanswered_is_replaced() {
         let (lazy, next) = (Lazy::<u32, &str>::default(), numbered(Duration::ZERO));
         run(async {
             drop(lazy.get(|_| true, &next).await);
-            tokio::time::sleep(SILENCE_MAX / 2).await;
+            tokio::time::sleep(UNANSWERED_MAX / 2).await;
             lazy.get(|_| true, &next).await.unwrap().answered();
-            tokio::time::sleep(SILENCE_MAX / 2).await;
+            tokio::time::sleep(UNANSWERED_MAX / 2).await;
             let open = lazy.get(|_| true, &next).await.unwrap();
             assert_eq!(*open, 1, "it has answered since");
             drop(open);
-            tokio::time::sleep(SILENCE_MAX / 2).await;
+            tokio::time::sleep(UNANSWERED_MAX / 2).await;
             drop(lazy.get(|_| true, &next).await);
-            tokio::time::sleep(SILENCE_MAX / 2).await;
-            assert_eq!(*lazy.get(|_| true, &next).await.unwrap(), 2, "the first unanswered question counts");
+            tokio::time::sleep(UNANSWERED_MAX / 2).await;
+            assert_eq!(*lazy.get(|_| true, &next).await.unwrap(), 2, "the first unanswered request counts");
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Effects outside Kafka: what a topology with a `sink` causes, and how it is committed.
+//! Effects outside Kafka: the effects of a topology with a `sink`, and how they are committed.
 //!
 //! A committing sink keeps one **row** for each task: its own account of the task's progress. The sink commits a
 //! transaction's effects, the rows of the tasks it touches and their redos together; only then is the Kafka transaction
@@ -6,22 +6,23 @@
 //! replays the redo if the row is one transaction ahead. docs/guarantees.md explains why that is exactly once.
 //!
 //! - [`Sink`] is shared by all lanes of a topology; [`Session`] is one lane's access to it.
-//! - [`Effects`] holds what the records of one task cause in one transaction: numbered statements with text parameters.
+//! - [`Effects`] holds the effects of one task's records in one transaction: numbered statements with text parameters.
 //! - `postgres` is the driver for PostgreSQL; no other module here uses its crate.
 //! - `http` is the driver for providers that speak HTTP; no other module here uses its crates.
-//! - [`call`] decides what happens next to a call to a provider, which no transaction can contain. It is pure.
+//! - [`call`] decides the next action of a call to a provider, which no transaction can contain. It is pure.
 //! - [`provider`] is the interface of a calling sink: [`provider::Provider`] for all lanes, [`provider::Calls`] for
 //!   one.
-//! - [`gate`] is the interface of a gate, which is asked before a record is passed on; its driver is the room `redis`.
-//! - [`handler`] runs the user's functions, step by step, as if they were a provider.
-//! - `lane` passes requests to the thread that makes a lane's calls; `job` is a request there, and the lock that makes
-//!   withdrawing it certain. `thread` starts requests in order, within a bound of how many at once and a rate (`rate`).
+//! - [`gate`] is the interface of a gate, which is asked before a record is passed on; its driver is the module
+//!   `redis`.
+//! - [`handler`] runs the user's functions, step by step, in place of a provider.
+//! - `lane` passes requests to the thread that makes a lane's calls; `job` is a request on that thread, with the lock
+//!   that makes its withdrawal certain. `thread` starts requests in order, limited in number and in rate (`rate`).
 //!
-//! Sessions wait for the sink, and give up if it does not answer a request within half a minute. A session connects
-//! when it is first used, and reconnects when its connection was lost.
+//! Sessions wait for the sink, and give up if it does not respond to a request within half a minute. A session connects
+//! when it is first used, and reconnects after its connection was lost.
 //!
-//! **Failure**: every error says whether anything can have happened. A [`Failed`] commit has had no effect unless it is
-//! [`Failed::Unknown`].
+//! **Failure**: every error shows whether effects can have happened. A commit that fails with a [`CommitError`]
+//! has had no effect unless the error is [`CommitError::Unknown`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -64,8 +65,8 @@ impl fmt::Display for RowKey {
 
 /// The part of a task's row that its transactions compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
-    /// How often the row was claimed; the task that raised it last owns the row.
+pub struct RowMark {
+    /// How often the row was claimed. The task with the last claim owns the row.
     pub epoch: i64,
     /// The last transaction's token; `None` before the first one.
     pub token: Option<Token>,
@@ -75,69 +76,69 @@ pub struct Mark {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Its epoch and token.
-    pub mark: Mark,
+    pub mark: RowMark,
     /// The token of the previous transaction; `None` before the second one.
     pub former: Option<Token>,
     /// The Kafka half of the last transaction: the bytes of a [`crate::format::Redo`].
     pub redo: Option<Vec<u8>>,
-    /// The next source offset after the last transaction: for people, and to tell whether the row is ahead or behind.
+    /// The next source offset after the last transaction: for people, and to show whether the row is ahead or behind.
     pub next: i64,
 }
 
-/// What a claim has found.
+/// The outcome of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claimed {
+pub struct ClaimedRow {
     /// The epoch before the claim; 0 if the claim inserted the row.
     pub former_epoch: i64,
     /// The row, with the epoch that it has now.
     pub row: Row,
 }
 
-/// What a transaction does for one task.
+/// The part of a transaction that belongs to one task.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
     /// The task's row.
     pub key: &'a RowKey,
     /// The epoch of the task's claim, and the token that its row must have before the transaction.
-    pub mark: &'a Mark,
+    pub mark: &'a RowMark,
     /// The transaction's token, which the row has afterwards.
     pub token: Token,
     /// The next source offset after the transaction.
     pub next: i64,
-    /// What the task's records cause, in their order.
+    /// The effects of the task's records, in their order.
     pub effects: &'a Effects,
 }
 
 /// The outcome of one record's effects within the transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// They were carried out; these are the rows that their statements returned, as JSON objects.
+    /// The effects were carried out. The rows that their statements returned, as JSON objects.
     Done(Vec<String>),
-    /// The inbox already has this record or a newer one: nothing was carried out.
+    /// The inbox already has this record or a newer one: no effect was carried out.
     InInbox,
 }
 
 /// Completes a transaction's redos once the sink has carried out its effects.
-pub trait Complete {
-    /// Returns the redo of step number `step`. `answers` has one answer for each of its effects, if the sink gives any
-    /// ([`Sink::answers`]), and is empty otherwise.
-    fn redo(&mut self, step: usize, answers: &[Answer]) -> Vec<u8>;
+pub trait RedoBuilder {
+    /// Returns the redo of step number `step`. `outcomes` has one outcome for each record of the step, if the sink
+    /// returns outcomes ([`Sink::answers`]), and is empty otherwise.
+    fn redo(&mut self, step: usize, outcomes: &[Answer]) -> Vec<u8>;
 }
 
 /// A record whose effects the sink refuses, whatever else is in the transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
-    /// The step, by its number in the transaction.
+    /// The index of the step in the transaction.
     pub step: usize,
-    /// The record, by its number in the step's effects.
+    /// The index of the record in the step's effects.
     pub effect: usize,
     /// The sink's message. May quote the record, never a secret.
     pub message: String,
 }
 
-/// Why a transaction was not committed.
+/// The reason why a transaction was not committed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failed {
+pub enum CommitError {
     /// The rows of these steps no longer have their marks: another owner has claimed or written them. Nothing was
     /// committed.
     #[error("another owner has claimed the row of a task")]
@@ -152,16 +153,16 @@ pub enum Failed {
     /// The sink cannot carry out the transaction now. Nothing was committed.
     #[error("the sink cannot carry out the transaction now: {0}")]
     Held(Error),
-    /// The answer to the commit was lost: the transaction may be committed.
-    #[error("the sink's answer to the commit was lost: {0}")]
+    /// The response to the commit was lost: the transaction may be committed.
+    #[error("the sink's response to the commit was lost: {0}")]
     Unknown(Error),
 }
 
-/// An error of a sink or a gate. After a sink's error, nothing has happened.
+/// An error of a sink or a gate. After a sink's error, no effect has happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What to do about it.
+    /// What to do about the error.
     pub kind: ErrorKind,
     /// What happened, in lower case and without a full stop; never holds a secret.
     pub message: String,
@@ -171,7 +172,7 @@ pub struct Error {
 /// database is down or a permission is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// It is temporary: a deadlock, a serialization failure, a shutdown, a lost connection, a lock that someone else
+    /// A temporary error: a deadlock, a serialization failure, a shutdown, a lost connection, a lock that someone else
     /// holds; a server that is full, slow or loading.
     Passing,
     /// A person has to act: a table that does not exist, a missing permission, a wrong password, a syntax error; a
@@ -184,7 +185,7 @@ pub trait Sink: Send + Sync {
     /// The kind of sink in metrics and messages: `postgres`.
     fn kind(&self) -> &'static str;
 
-    /// Whether its commits give an answer for each record. Redos then depend on the answers.
+    /// Whether its commits return an outcome for each record. Then redos depend on the outcomes.
     fn answers(&self) -> bool;
 
     /// A session of one lane. Connects when it is first used.
@@ -195,19 +196,19 @@ pub trait Sink: Send + Sync {
 pub trait Session: Send {
     /// Claims the row of a task: raises its epoch, so that no other owner's transaction can write it any more, and
     /// reads it. If there is no row, inserts one if `may_insert`, and returns `None` otherwise. If another open
-    /// transaction holds the row, fails with [`ErrorKind::Passing`] within half a second; connecting may take a few
+    /// transaction locks the row, fails with [`ErrorKind::Passing`] within half a second; connecting may take a few
     /// seconds.
-    fn claim(&mut self, key: &RowKey, may_insert: bool) -> Result<Option<Claimed>, Error>;
+    fn claim(&mut self, key: &RowKey, may_insert: bool) -> Result<Option<ClaimedRow>, Error>;
 
-    /// Reads the rows of these tasks, in order, and changes nothing.
-    fn look(&mut self, keys: &[RowKey]) -> Result<Vec<Option<Mark>>, Error>;
+    /// Reads the marks in the rows of these tasks, in order, without changing the rows.
+    fn look(&mut self, keys: &[RowKey]) -> Result<Vec<Option<RowMark>>, Error>;
 
     /// Commits one transaction: its effects, and for each step the row with its token, next offset and redo, provided
-    /// that the row has the step's mark. Takes as long as needed while the sink answers each request. Steps have
-    /// different keys.
-    fn commit(&mut self, steps: &[Step<'_>], redos: &mut dyn Complete) -> Result<(), Failed>;
+    /// that the row has the step's mark. Takes as long as needed while the sink responds to each request. Steps
+    /// have different keys.
+    fn commit(&mut self, steps: &[Step<'_>], redos: &mut dyn RedoBuilder) -> Result<(), CommitError>;
 
-    /// Removes what the driver keeps in the sink and no longer needs, a bounded slice at a time. Returns whether more
+    /// Removes a bounded number of entries that the driver keeps in the sink and no longer needs. Returns whether more
     /// may be left.
     fn tidy(&mut self) -> Result<bool, Error>;
 }

@@ -1,23 +1,24 @@
 //! The interface of a calling sink: a provider, and one lane's access to it.
 //!
-//! Nothing here blocks, decides or writes a transaction. A lane [`submit`](Calls::submit)s a request once a transaction
-//! permits it, and [`take`](Calls::take)s the outcome; [`super::call`] decides what happens to the call. The driver
-//! guarantees:
+//! A provider neither blocks, nor decides what happens to a call, nor writes a transaction. A lane
+//! [`submit`](Calls::submit)s a request once a transaction permits it, and [`take`](Calls::take)s the outcome;
+//! [`super::call`] decides what happens to the call. The driver guarantees:
 //!
-//! - at most as many requests are on the wire as the topology allows, in the order in which they were submitted
+//! - at most as many requests are on the wire as the topology allows, written in the order of their submission
 //! - **the key's window is checked when a request is written to the socket**, even for lanes that have lost their task:
 //!   afterwards nobody can stop the request
 //! - a withdrawn request was certainly not written, and never will be
-//! - the end of an attempt is reported exactly once, unless it was withdrawn or its lane is gone
+//! - the end of an attempt is reported exactly once, unless the attempt was withdrawn or its lane is gone
 //!
 //! A handler's attempt consists of steps, and a step's outcome is remembered before the next step begins: the driver
-//! [reports](Calls::told) it to the lane, and goes on once it is [committed](Calls::journaled).
+//! [reports](Calls::take_report) the outcome to the lane, and continues once the outcome is
+//! [committed](Calls::resume_after_commit).
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::call::{Answer, Fingerprint, Key, KeyOf, StepOf};
+use super::call::{AttemptOutcome, Fingerprint, Key, KeyParts, StepName};
 use crate::format::{Journal, JournalWriter, Step, StepHow};
 
 /// A topology's provider, shared by all its lanes.
@@ -25,17 +26,17 @@ pub trait Provider: Send + Sync {
     /// The kind of sink in metrics and messages: `http`.
     fn kind(&self) -> &'static str;
 
-    /// One lane's access to it. Connects when it is first used.
+    /// One lane's access to the provider. Connects when it is first used.
     fn calls(&self) -> Box<dyn Calls>;
 }
 
 /// One lane's access to its topology's provider. No method blocks.
 pub trait Calls: Send {
-    /// Queues an attempt. It is written to the socket when its turn comes.
+    /// Queues an attempt, whose request is written to the socket after those that were submitted before.
     fn submit(&mut self, request: Request);
 
-    /// The end of the next attempt that is over, if there is one.
-    fn take(&mut self) -> Option<Heard>;
+    /// Takes the end of the next attempt that has ended, if there is one.
+    fn take(&mut self) -> Option<AttemptEnd>;
 
     /// Withdraws an attempt. If it returns true, nothing of the attempt was or will be written; otherwise the attempt
     /// ends and is reported as usual.
@@ -44,22 +45,22 @@ pub trait Calls: Send {
     /// How many requests are on the wire or about to be: those that can no longer be withdrawn and have not ended.
     fn in_flight(&self) -> usize;
 
-    /// The next progress that a handler has reported during an attempt, if there is any.
-    fn told(&mut self) -> Option<Told> {
+    /// Takes the next report of a handler that an attempt runs, if there is one.
+    fn take_report(&mut self) -> Option<HandlerReport> {
         None
     }
 
-    /// The progress that a handler has reported is committed: it goes on. Its next step may act from `first_at_ms` on,
-    /// by the wall clock, in milliseconds since the epoch.
-    fn journaled(&mut self, _number: CallNumber, _first_at_ms: i64) {}
+    /// Resumes a handler whose reported steps are committed. Its next step may act from `first_at_ms` on, by the wall
+    /// clock, in milliseconds since the epoch.
+    fn resume_after_commit(&mut self, _number: CallNumber, _first_at_ms: i64) {}
 
-    /// The call whose handler occupies the handlers' thread at present, and for how long.
+    /// The call whose handler occupies the handlers' thread now, and for how long it has.
     fn blocked(&self) -> Option<(CallNumber, Duration)> {
         None
     }
 
-    /// Nobody waits for this call any more: whatever can be stopped of it is stopped. Its end may be reported all the
-    /// same.
+    /// Abandons a call that nobody waits for any more: stops its handler, if it has one. The end of its attempt may
+    /// still be reported.
     fn abandon(&mut self, _number: CallNumber) {}
 }
 
@@ -77,30 +78,30 @@ pub struct Request {
     pub first_at_ms: i64,
     /// Whether an earlier attempt may have acted beyond what the journal records.
     pub may_have_acted: bool,
-    /// What is requested: the same for each attempt.
-    pub asks: Asks,
+    /// The request's payload: the same for each attempt.
+    pub payload: Payload,
     /// The outcomes of a handler's steps in earlier attempts, all committed.
     pub journal: Arc<JournalWriter>,
 }
 
 impl Request {
-    /// An HTTP attempt; no earlier one may have acted.
-    pub fn by_http(number: CallNumber, attempt: u32, first_at_ms: i64, rendered: Arc<Rendered>) -> Self {
-        let (asks, journal) = (Asks::Http(rendered), Arc::default());
-        Self { number, attempt, first_at_ms, may_have_acted: false, asks, journal }
+    /// A request for an HTTP attempt, before which no attempt may have acted.
+    pub fn for_http(number: CallNumber, attempt: u32, first_at_ms: i64, rendered: Arc<RenderedRequest>) -> Self {
+        let (payload, journal) = (Payload::Http(rendered), Arc::default());
+        Self { number, attempt, first_at_ms, may_have_acted: false, payload, journal }
     }
 }
 
-/// What is requested.
+/// The payload of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asks {
+pub enum Payload {
     /// An HTTP request.
-    Http(Arc<Rendered>),
+    Http(Arc<RenderedRequest>),
     /// A handler's work.
     Handler(Arc<Work>),
 }
 
-impl Asks {
+impl Payload {
     /// The key of the request; `None` if the provider honours no keys, or if each step has its own.
     pub fn key(&self) -> Option<&Key> {
         match self {
@@ -109,7 +110,7 @@ impl Asks {
         }
     }
 
-    /// Distinguishes it from a different request under the same key.
+    /// The fingerprint, which distinguishes the payload from a different one under the same key.
     pub fn fingerprint(&self) -> &Fingerprint {
         match self {
             Self::Http(rendered) => &rendered.fingerprint,
@@ -118,7 +119,7 @@ impl Asks {
     }
 }
 
-/// What a handler works on: a record, and what its steps' keys are made of.
+/// The work of a handler: a record, and the parts of its steps' keys.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Work {
     /// The topology's name.
@@ -139,18 +140,18 @@ pub struct Work {
     pub headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     /// The identity: its store key.
     pub identity: Vec<u8>,
-    /// The epoch's bytes, if it is in one.
+    /// The epoch's bytes, if the record is in an epoch.
     pub epoch: Option<Vec<u8>>,
-    /// The version's bytes, if it has one.
+    /// The version's bytes, if the record has a version.
     pub version: Option<Vec<u8>>,
-    /// Distinguishes it from other work under the same identity and version.
+    /// The fingerprint, which distinguishes the work from other work under the same identity and version.
     pub fingerprint: Fingerprint,
 }
 
 impl Work {
-    /// The key of a step: the same in each attempt, and different from that of any other step.
-    pub fn key_of(&self, step: StepOf<'_>) -> Key {
-        Key::of(KeyOf {
+    /// The key of a step: the same in each attempt, and different from the key of any other step.
+    pub fn step_key(&self, step: StepName<'_>) -> Key {
+        Key::of(KeyParts {
             topology: &self.topology,
             identity: &self.identity,
             epoch: self.epoch.as_deref(),
@@ -167,25 +168,26 @@ impl fmt::Debug for Work {
     }
 }
 
-/// What a handler reports during an attempt.
+/// A report of a handler during an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// Some of its steps have ended or are about to begin. The handler waits until that is committed.
+pub enum HandlerReport {
+    /// Some steps of the handler have ended or are about to begin. The handler waits until they are committed.
     Steps {
         /// The call.
         number: CallNumber,
         /// The number of the attempt.
         attempt: u32,
-        /// What is to be added to the journal, in order.
+        /// The entries to add to the journal, in order.
         steps: Vec<OwnedStep>,
     },
-    /// It cannot go on, and only a different program would help: its task stops before the record. The attempt is over.
+    /// The handler cannot continue, and only a different program would help: its task stops before the record. The
+    /// attempt has ended.
     Stops {
         /// The call.
         number: CallNumber,
         /// The number of the attempt.
         attempt: u32,
-        /// Why: in lower case, without a full stop and without secrets.
+        /// The reason: in lower case, without a full stop and without secrets.
         reason: String,
     },
 }
@@ -196,27 +198,27 @@ pub struct OwnedStep {
     /// Its name.
     pub name: String,
     /// Its progress.
-    pub how: OwnedHow,
+    pub how: OwnedStepState,
 }
 
 /// The progress of a step; see [`StepHow`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OwnedHow {
-    /// It is about to begin.
+pub enum OwnedStepState {
+    /// The step is about to begin.
     Begun,
-    /// It is done, with this result.
+    /// The step is done, with this result.
     Done(Vec<u8>),
-    /// It has not acted and never will, for this reason.
+    /// The step has not acted and never will, for this reason.
     Rejected(String),
 }
 
 impl OwnedStep {
-    /// The same, borrowed.
+    /// The step, with borrowed bytes.
     pub fn as_step(&self) -> Step<'_> {
         let how = match &self.how {
-            OwnedHow::Begun => StepHow::Begun,
-            OwnedHow::Done(result) => StepHow::Done(result),
-            OwnedHow::Rejected(reason) => StepHow::Rejected(reason),
+            OwnedStepState::Begun => StepHow::Begun,
+            OwnedStepState::Done(result) => StepHow::Done(result),
+            OwnedStepState::Rejected(reason) => StepHow::Rejected(reason),
         };
         Step { name: &self.name, how }
     }
@@ -225,9 +227,9 @@ impl OwnedStep {
 impl From<Step<'_>> for OwnedStep {
     fn from(step: Step<'_>) -> Self {
         let how = match step.how {
-            StepHow::Begun => OwnedHow::Begun,
-            StepHow::Done(result) => OwnedHow::Done(result.to_vec()),
-            StepHow::Rejected(reason) => OwnedHow::Rejected(reason.to_owned()),
+            StepHow::Begun => OwnedStepState::Begun,
+            StepHow::Done(result) => OwnedStepState::Done(result.to_vec()),
+            StepHow::Rejected(reason) => OwnedStepState::Rejected(reason.to_owned()),
         };
         Self { name: step.name.to_owned(), how }
     }
@@ -238,9 +240,9 @@ pub fn is_open(journal: Journal<'_>) -> bool {
     journal.steps().last().is_some_and(|step| step.how == StepHow::Begun)
 }
 
-/// A request as it is sent, made from a record and its topology alone.
+/// The rendered form of an HTTP request, which depends on the record and its topology alone.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Rendered {
+pub struct RenderedRequest {
     /// The address, with path and query.
     pub url: String,
     /// Names and values of the headers, in the topology's order. The key's header is not among them.
@@ -249,12 +251,12 @@ pub struct Rendered {
     pub body: Option<Vec<u8>>,
     /// The key; `None` if the provider honours no keys.
     pub key: Option<Key>,
-    /// Distinguishes it from a different request under the same key.
+    /// The fingerprint, which distinguishes the request from a different one under the same key.
     pub fingerprint: Fingerprint,
 }
 
 /// Without address, headers and body: they may hold secrets.
-impl fmt::Debug for Rendered {
+impl fmt::Debug for RenderedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rendered")
             .field("key", &self.key)
@@ -265,29 +267,29 @@ impl fmt::Debug for Rendered {
 
 /// The end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct AttemptEnd {
     /// The call.
     pub number: CallNumber,
     /// The number of the attempt.
     pub attempt: u32,
     /// Its outcome.
-    pub answer: Answer,
-    /// The body of the answer.
+    pub outcome: AttemptOutcome,
+    /// The body of the response.
     pub body: Body,
-    /// Why there is no answer, or what was wrong with it: in lower case, without a full stop and without secrets.
+    /// Why there is no response, or what was wrong with it: in lower case, without a full stop and without secrets.
     pub message: Option<String>,
-    /// How long it took, from its first byte on.
-    pub took: Duration,
+    /// How long the attempt took, from the request's first byte on.
+    pub duration: Duration,
 }
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// There was none, or it is not wanted.
+    /// There was no body, or it is not wanted.
     None,
-    /// All of it.
+    /// The whole body.
     Whole(Vec<u8>),
-    /// It was longer than is kept.
+    /// The body was too long to be kept.
     Digest {
         /// The digest of all its bytes.
         sha256: [u8; 32],

@@ -2,31 +2,31 @@
 
 use std::time::Duration;
 
-/// The bucket's capacity, in seconds' worth of tokens; at least one token.
-const AT_ONCE: f64 = 0.1;
+/// The bucket's capacity, as the time in which it fills. It holds at least one token, however low the rate.
+const BURST_SECONDS: f64 = 0.1;
 
 /// A token bucket that fills at a rate.
 #[derive(Debug)]
 pub(in crate::effect) struct Bucket {
     per_second: f64,
-    most: f64,
+    capacity: f64,
     /// Below 0 if tokens were taken in advance.
     tokens: f64,
-    at: Duration,
+    updated_at: Duration,
 }
 
 impl Bucket {
     /// A full bucket. Times count from an arbitrary start.
     pub fn new(per_second: f64, now: Duration) -> Self {
-        let most = (per_second * AT_ONCE).max(1.0);
-        Self { per_second, most, tokens: most, at: now }
+        let capacity = (per_second * BURST_SECONDS).max(1.0);
+        Self { per_second, capacity, tokens: capacity, updated_at: now }
     }
 
     /// Takes the next token, and returns how long to wait until it is available.
     pub fn take(&mut self, now: Duration) -> Duration {
-        let passed = now.saturating_sub(self.at).as_secs_f64();
-        self.at = now;
-        self.tokens = (self.tokens + passed * self.per_second).min(self.most) - 1.0;
+        let elapsed = now.saturating_sub(self.updated_at).as_secs_f64();
+        self.updated_at = now;
+        self.tokens = (self.tokens + elapsed * self.per_second).min(self.capacity) - 1.0;
         Duration::try_from_secs_f64(-self.tokens.min(0.0) / self.per_second).unwrap_or(Duration::MAX)
     }
 }
@@ -38,26 +38,26 @@ mod tests {
 
     use super::*;
 
-    /// The times at which requests that are all waiting from the start are sent.
-    fn gone(per_second: f64, count: usize) -> Vec<f64> {
+    /// The times, in seconds, at which requests that all wait from the start are sent.
+    fn send_times(per_second: f64, count: usize) -> Vec<f64> {
         let (mut bucket, mut now) = (Bucket::new(per_second, Duration::ZERO), Duration::ZERO);
-        let next = || {
+        let send_time = || {
             now += bucket.take(now);
             now.as_secs_f64()
         };
-        std::iter::repeat_with(next).take(count).collect()
+        std::iter::repeat_with(send_time).take(count).collect()
     }
 
     #[test]
-    fn rate_is_kept_from_the_start() {
+    fn rate_is_never_exceeded() {
         for per_second in [0.5, 3.0, 100.0, 5_000.0] {
-            let gone = gone(per_second, 1_000);
-            for (number, at) in gone.iter().enumerate() {
-                let most = (per_second * AT_ONCE).max(1.0) + at * per_second + 1e-3;
-                assert!((number + 1) as f64 <= most, "{per_second}/s: {number} at {at} s");
+            let send_times = send_times(per_second, 1_000);
+            for (number, sent_at) in send_times.iter().enumerate() {
+                let max = (per_second * BURST_SECONDS).max(1.0) + sent_at * per_second + 1e-3;
+                assert!((number + 1) as f64 <= max, "{per_second}/s: {number} at {sent_at} s");
             }
-            let last = gone[999];
-            assert!((last - (1_000.0 - (per_second * AT_ONCE).max(1.0)) / per_second).abs() < 0.01, "{last}");
+            let last = send_times[999];
+            assert!((last - (1_000.0 - (per_second * BURST_SECONDS).max(1.0)) / per_second).abs() < 0.01, "{last}");
         }
     }
 
@@ -65,8 +65,8 @@ mod tests {
     fn pause_fills_the_bucket_up_to_its_capacity() {
         let mut bucket = Bucket::new(100.0, Duration::ZERO);
         let later = Duration::from_secs(3_600);
-        let at_once = (0..100).take_while(|_| bucket.take(later).is_zero()).count();
-        assert_eq!(at_once, 10);
+        let burst = (0..100).take_while(|_| bucket.take(later).is_zero()).count();
+        assert_eq!(burst, 10);
     }
 
     #[test]

@@ -35,44 +35,44 @@ impl Tasks {
     }
 }
 
-/// Makes calls until `stopped` is signalled, its sender is dropped, or `feed` has ended. Blocking work, such as looking
-/// up a name, runs on at most `blocking_max` threads.
+/// Makes calls until `stopped` gets a message, its sender is dropped, or `main` has ended. Blocking work, such as
+/// looking up a name, runs on at most `blocking_max` threads.
 pub(in crate::effect) fn run<F: Future<Output = ()>>(
     blocking_max: usize,
     stopped: oneshot::Receiver<()>,
-    feed: impl FnOnce(Tasks) -> F,
+    main: impl FnOnce(Tasks) -> F,
 ) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = match builder.enable_all().max_blocking_threads(blocking_max).thread_name("blocking").build() {
         Ok(runtime) => runtime,
-        // The requests are dropped, and so reported as not sent.
+        // The jobs are dropped with their channel, and so reported as not sent.
         Err(error) => return tracing::error!(%error, "the runtime for calls could not be started"),
     };
-    let made = catch_unwind(AssertUnwindSafe(|| {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
         LocalSet::new().block_on(&runtime, async {
             let (panicked, mut panics) = mpsc::unbounded_channel();
             tokio::select! {
                 biased;
                 _ = stopped => {}
                 Some(panic) = panics.recv() => resume_unwind(panic),
-                () = feed(Tasks { panicked }) => {}
+                () = main(Tasks { panicked }) => {}
             }
         });
     }));
-    // Does not wait for names that are being looked up.
+    // Does not wait for the blocking work, such as name lookups.
     runtime.shutdown_background();
-    if made.is_err() {
+    if outcome.is_err() {
         tracing::error!("a panic ended the thread that makes a lane's calls: the calls under way are lost");
     }
 }
 
 /// Starts requests in order, each with a permit: at most `in_flight` at once, and at most at `rate`.
-pub(in crate::effect) async fn let_go(
+pub(in crate::effect) async fn start_in_order(
     mut jobs: mpsc::UnboundedReceiver<Job>,
     (in_flight, rate): (usize, Option<f64>),
     mut start: impl FnMut(Job, OwnedSemaphorePermit),
 ) {
-    let began = Instant::now();
+    let started_at = Instant::now();
     let permits = Arc::new(Semaphore::new(in_flight.min(Semaphore::MAX_PERMITS)));
     let mut bucket = rate.map(|rate| Bucket::new(rate, Duration::ZERO));
     while let Some(job) = jobs.recv().await {
@@ -81,7 +81,7 @@ pub(in crate::effect) async fn let_go(
             continue;
         }
         if let Some(bucket) = &mut bucket {
-            let wait = bucket.take(began.elapsed());
+            let wait = bucket.take(started_at.elapsed());
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }

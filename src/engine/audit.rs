@@ -1,4 +1,5 @@
-//! The audit record: what was dropped, why, and what it lost against, as JSON for people and programs.
+//! The audit record: the dropped record, the reason, and the entry that it was compared with, as JSON for people and
+//! programs.
 //!
 //! ```json
 //! {"topology":"payments","topic":"payments","partition":0,"offset":7,"timestamp":1700000000000,
@@ -7,11 +8,11 @@
 //!  "against":{"version":2,"epoch":null,"last_seen":1700000000000,"contents":["1b304d1e77aa0c93"]}}
 //! ```
 //!
-//! `identity`, `version` and `epoch` are null if they were not read (the record was refused, or read before) or are
-//! missing. `against` is what the record was compared with: the entry of its identity, or of its table; null if there
-//! was none. `contents` are digests: one of the record's contents (null if they are not compared), and those of the
-//! contents that the entry knows, oldest first. A description longer than [`DESCRIBED_BYTES_MAX`] is cut: it is then a
-//! string that ends in `…`.
+//! `identity`, `version` and `epoch` are null if they were not read (the record was refused, or processed before) or
+//! are missing. `against` is the entry that the record was compared with, of its identity or of its table; null if
+//! there was no such entry. `contents` are digests: one of the record's contents (null if they are not compared), and
+//! those of the contents that the entry knows, oldest first. A description longer than [`DESCRIBED_BYTES_MAX`] is
+//! truncated: it is then a string that ends in `…`.
 
 use crate::dedup::{Decision, Rules, explain};
 use crate::format::{Digest, EntryRef, NO_TIME};
@@ -19,8 +20,8 @@ use crate::record::Record;
 
 /// Maximum length of the description of an identity, a version or an epoch.
 pub const DESCRIBED_BYTES_MAX: usize = 8 << 10;
-/// The end of a cut description.
-const CUT: &str = "…";
+/// The end of a truncated description.
+const TRUNCATED_END: &str = "…";
 
 /// A dropped record.
 pub struct Dropped<'a> {
@@ -30,7 +31,7 @@ pub struct Dropped<'a> {
     pub rules: &'a Rules,
     /// The record.
     pub record: &'a Record<'a>,
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
     /// Its identity, as JSON; a list of identities if it has several rows.
     pub identity: Option<String>,
@@ -50,7 +51,7 @@ impl Dropped<'_> {
     /// Writes the audit record's value to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let record = self.record;
-        let mut fields = Fields { out, first: true };
+        let mut fields = Fields { out, is_first: true };
         fields.text("topology", self.topology);
         fields.text("topic", record.topic);
         fields.raw("partition", &record.partition.to_string());
@@ -59,24 +60,24 @@ impl Dropped<'_> {
         fields.text("verdict", self.decision.verdict.as_str());
         fields.text("reason", self.decision.reason.as_str());
         // An identity is always a list.
-        let identity = self.identity.clone().map(|identity| match bounded(identity) {
+        let identity = self.identity.clone().map(|identity| match truncated(identity) {
             (whole, false) => whole,
-            (cut, true) => format!("[{cut}]"),
+            (truncated_text, true) => format!("[{truncated_text}]"),
         });
         fields.raw("identity", &or_null(identity));
-        fields.raw("version", &or_null(self.version.map(|bytes| bounded(explain::version(bytes, self.rules)).0)));
-        fields.raw("epoch", &or_null(self.epoch.clone().map(|epoch| bounded(epoch).0)));
+        fields.raw("version", &or_null(self.version.map(|bytes| truncated(explain::version(bytes, self.rules)).0)));
+        fields.raw("epoch", &or_null(self.epoch.clone().map(|epoch| truncated(epoch).0)));
         fields.raw("contents", &or_null(self.contents.map(|digest| quoted(&digest.hex()))));
         match &self.against {
             None => fields.raw("against", "null"),
             Some(entry) => {
                 let mut against = Vec::new();
-                let mut inner = Fields { out: &mut against, first: true };
+                let mut inner = Fields { out: &mut against, is_first: true };
                 inner.raw(
                     "version",
-                    &or_null(entry.version.map(|bytes| bounded(explain::version(bytes, self.rules)).0)),
+                    &or_null(entry.version.map(|bytes| truncated(explain::version(bytes, self.rules)).0)),
                 );
-                inner.raw("epoch", &or_null(self.against_epoch.clone().map(|epoch| bounded(epoch).0)));
+                inner.raw("epoch", &or_null(self.against_epoch.clone().map(|epoch| truncated(epoch).0)));
                 let last_seen = Some(entry.last_seen).filter(|&time| time != NO_TIME).map(|time| time.to_string());
                 inner.raw("last_seen", &or_null(last_seen));
                 let contents: Vec<_> = entry.contents.digests().map(|digest| quoted(&digest.hex())).collect();
@@ -93,13 +94,14 @@ fn or_null(value: Option<String>) -> String {
     value.unwrap_or_else(|| "null".to_owned())
 }
 
-/// A JSON description within the bound, and whether it was cut: it is then a string with the description's beginning.
-fn bounded(description: String) -> (String, bool) {
+/// A JSON description within the bound, and whether it was truncated: it is then a string with the description's
+/// beginning.
+fn truncated(description: String) -> (String, bool) {
     if description.len() <= DESCRIBED_BYTES_MAX {
         return (description, false);
     }
     let end = (0..=DESCRIBED_BYTES_MAX).rev().find(|&end| description.is_char_boundary(end)).unwrap_or(0);
-    (quoted(&format!("{}{CUT}", &description[..end])), true)
+    (quoted(&format!("{}{TRUNCATED_END}", &description[..end])), true)
 }
 
 /// A text as JSON.
@@ -107,16 +109,16 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// An object being written.
+/// Writes a JSON object, field by field.
 struct Fields<'a> {
     out: &'a mut Vec<u8>,
-    first: bool,
+    is_first: bool,
 }
 
 impl Fields<'_> {
     fn raw_bytes(&mut self, name: &str, json: &[u8]) {
-        self.out.extend_from_slice(if self.first { b"{\"" } else { b",\"" });
-        self.first = false;
+        self.out.extend_from_slice(if self.is_first { b"{\"" } else { b",\"" });
+        self.is_first = false;
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b"\":");
         self.out.extend_from_slice(json);

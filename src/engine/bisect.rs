@@ -1,9 +1,9 @@
 //! Finds the record that an output refuses without naming it: the output names only the transaction or the batch.
 //!
-//! Half as many records are tried each time, until one alone is refused. After a try that worked, its user either
-//! doubles the number again ([`Bisect::on_success`]) or ends the search ([`Bisect::end`]).
+//! Each attempt has half as many records, until a single record is refused. After an accepted attempt the caller either
+//! doubles the number ([`Bisect::on_success`]) or ends the search ([`Bisect::end`]).
 
-/// How many records are tried at once.
+/// How many records one attempt may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bisect {
     records_max: usize,
@@ -11,27 +11,27 @@ pub struct Bisect {
 }
 
 impl Bisect {
-    /// No search yet: up to `limit` records are tried.
+    /// No search yet: an attempt may have up to `limit` records.
     pub fn new(limit: usize) -> Self {
         Self { records_max: limit, limit }
     }
 
-    /// How many records may be tried at once.
+    /// How many records the next attempt may have.
     pub fn records_max(&self) -> usize {
         self.records_max
     }
 
-    /// Whether fewer records are tried than could be.
+    /// Whether attempts are limited to fewer records than usual.
     pub fn is_searching(&self) -> bool {
         self.records_max < self.limit
     }
 
-    /// A try of this many records was refused.
-    pub fn on_refused(&mut self, tried: usize) {
-        self.records_max = (tried / 2).max(1);
+    /// Called when an attempt with this many records was refused.
+    pub fn on_refused(&mut self, attempted: usize) {
+        self.records_max = (attempted / 2).max(1);
     }
 
-    /// A try has worked.
+    /// Called when an attempt was accepted.
     pub fn on_success(&mut self) {
         self.records_max = self.records_max.saturating_mul(2).min(self.limit);
     }
@@ -44,24 +44,24 @@ impl Bisect {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: a record is found in few tries, whatever else is tried with it.
+    //! Goal: a refused record is found in few attempts, whichever records are attempted with it.
 
     use super::*;
 
-    /// The record that is refused is found in at most `tries` tries, and the others get through.
-    fn search(records: usize, refused: usize, limit: usize, tries: usize) {
+    /// Finds the refused record in at most `attempts` attempts, and the other records are accepted.
+    fn search(records: usize, refused: usize, limit: usize, attempts: usize) {
         let (mut bisect, mut next, mut found) = (Bisect::new(limit), 0, None);
-        for _ in 0..tries {
+        for _ in 0..attempts {
             assert!(bisect.records_max() <= limit, "{}", bisect.records_max());
-            let tried = bisect.records_max().min(records - next);
-            if found.is_none() && (next..next + tried).contains(&refused) {
-                match tried {
+            let attempted = bisect.records_max().min(records - next);
+            if found.is_none() && (next..next + attempted).contains(&refused) {
+                match attempted {
                     1 => found = Some(next),
-                    _ => bisect.on_refused(tried),
+                    _ => bisect.on_refused(attempted),
                 }
                 continue;
             }
-            next += tried;
+            next += attempted;
             bisect.on_success();
             if next == records {
                 break;
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_record_is_found_and_the_others_get_through() {
+    fn refused_record_is_found_and_the_other_records_are_accepted() {
         for refused in [0, 1, 511, 512, 998, 999] {
             search(1_000, refused, usize::MAX, 60);
             search(1_000, refused, 64, 60);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn ended_search_tries_as_many_as_before() {
+    fn ended_search_restores_the_limit() {
         let mut bisect = Bisect::new(64);
         assert!(!bisect.is_searching());
         bisect.on_refused(10);

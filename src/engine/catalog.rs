@@ -1,6 +1,6 @@
-//! The input topics that a topology currently reads, shared by its lanes: what was found out about each, which were
-//! refused, and which were given more partitions. Lanes check its counts once per step, and read a topic's entry when
-//! they take over a partition; a lane that is assigned a partition beyond the known ones reports it here.
+//! The input topics that a topology currently reads, shared by its lanes: the facts about each topic, the refused
+//! topics, and the topics that were given more partitions. Lanes check the counts once per step, and read a topic's
+//! entry when they take over a partition. A lane that is assigned a partition beyond the known count reports that here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::cluster::TopicId;
 
 use super::resume::Refusal;
 
-/// What was found out about an input topic and the topics that belong to it, before it was read.
+/// The facts about an input topic and the topics that belong to it, gathered before it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputTopic {
     /// The input's id.
@@ -29,7 +29,7 @@ pub struct InputTopic {
     pub result_partitions: i32,
 }
 
-/// What was given more partitions, and its current count.
+/// The topic that was given more partitions, with its current partition count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// The input itself.
@@ -39,7 +39,7 @@ pub enum Growth {
 }
 
 impl Growth {
-    /// Why none of the tasks continues, which started with `known` partitions.
+    /// The refusal of all tasks of the topic, which had `known` partitions when they started.
     pub fn refusal(self, known: u32) -> Refusal {
         match self {
             Self::Input(found) => Refusal::Rescaled { known, found },
@@ -53,12 +53,14 @@ impl Growth {
 pub struct Catalog {
     edition: AtomicU64,
     growth_count: AtomicU64,
-    known: Mutex<Known>,
+    contents: Mutex<Contents>,
 }
 
+/// The contents of the catalog.
 #[derive(Debug, Default)]
-struct Known {
+struct Contents {
     topics: HashMap<Arc<str>, InputTopic>,
+    /// The refused topics, with the reasons.
     refused: BTreeMap<String, String>,
     /// The topics that were given more partitions while being read, or whose changelogs were.
     grown: HashMap<Arc<str>, Growth>,
@@ -67,8 +69,8 @@ struct Known {
 impl Catalog {
     /// The catalog at the start.
     pub fn new(topics: HashMap<Arc<str>, InputTopic>, refused: BTreeMap<String, String>) -> Self {
-        let known = Known { topics, refused, grown: HashMap::new() };
-        Self { edition: AtomicU64::new(0), growth_count: AtomicU64::new(0), known: Mutex::new(known) }
+        let contents = Contents { topics, refused, grown: HashMap::new() };
+        Self { edition: AtomicU64::new(0), growth_count: AtomicU64::new(0), contents: Mutex::new(contents) }
     }
 
     /// Changes whenever a topic is added or removed.
@@ -78,66 +80,66 @@ impl Catalog {
 
     /// The entry of a topic; `None` if it is not read.
     pub fn get(&self, topic: &str) -> Option<InputTopic> {
-        self.known().topics.get(topic).copied()
+        self.contents().topics.get(topic).copied()
     }
 
     /// The names of the topics that are read, sorted.
     pub fn names(&self) -> Vec<Arc<str>> {
-        let mut names: Vec<_> = self.known().topics.keys().cloned().collect();
+        let mut names: Vec<_> = self.contents().topics.keys().cloned().collect();
         names.sort_unstable();
         names
     }
 
-    /// How many tasks there are in all.
+    /// The number of tasks of all topics.
     pub fn task_count(&self) -> usize {
-        self.known().topics.values().map(|topic| topic.task_count as usize).sum()
+        self.contents().topics.values().map(|topic| topic.task_count as usize).sum()
     }
 
-    /// How many topics were refused.
+    /// The number of refused topics.
     pub fn refused_count(&self) -> usize {
-        self.known().refused.len()
+        self.contents().refused.len()
     }
 
     /// Adds a topic to those that are read.
     pub fn add(&self, topic: &str, entry: InputTopic) {
-        let mut known = self.known();
-        known.refused.remove(topic);
-        known.topics.insert(Arc::from(topic), entry);
+        let mut contents = self.contents();
+        contents.refused.remove(topic);
+        contents.topics.insert(Arc::from(topic), entry);
         self.edition.fetch_add(1, Ordering::Release);
     }
 
     /// Removes a topic from those that are read.
     pub fn remove(&self, topic: &str) {
-        let mut known = self.known();
-        known.grown.remove(topic);
-        if known.topics.remove(topic).is_some() {
+        let mut contents = self.contents();
+        contents.grown.remove(topic);
+        if contents.topics.remove(topic).is_some() {
             self.edition.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// Notes that a topic that is read, or its changelog, now has this many partitions, if that is more than at the
-    /// start. Returns whether that is news.
+    /// Records that a topic that is read, or its changelog, now has this many partitions, if that is more than at the
+    /// start. Returns whether this is the first growth of the topic.
     pub fn grow(&self, topic: &str, growth: Growth) -> bool {
-        let mut known = self.known();
+        let mut contents = self.contents();
         let (Growth::Input(found) | Growth::Changelog(found)) = growth;
-        if known.topics.get(topic).is_none_or(|known| found <= known.task_count) {
+        if contents.topics.get(topic).is_none_or(|topic| found <= topic.task_count) {
             return false;
         }
-        let seen = known.grown.get(topic).copied();
+        let former = contents.grown.get(topic).copied();
         // The input's growth takes precedence over the changelog's.
-        if matches!((seen, growth), (Some(Growth::Input(_)), Growth::Changelog(_))) {
+        if matches!((former, growth), (Some(Growth::Input(_)), Growth::Changelog(_))) {
             return false;
         }
-        known.grown.insert(Arc::from(topic), growth);
-        if seen != Some(growth) {
+        contents.grown.insert(Arc::from(topic), growth);
+        if former != Some(growth) {
             self.growth_count.fetch_add(1, Ordering::Release);
         }
-        seen.is_none()
+        former.is_none()
     }
 
-    /// What was given more partitions; `None` if nothing was.
+    /// The growth of a topic, if it or its changelog was given more partitions.
     pub fn growth_of(&self, topic: &str) -> Option<Growth> {
-        self.known().grown.get(topic).copied()
+        self.contents().grown.get(topic).copied()
     }
 
     /// Changes whenever a topic is given more partitions.
@@ -145,21 +147,21 @@ impl Catalog {
         self.growth_count.load(Ordering::Acquire)
     }
 
-    /// Notes that a topic cannot be read, and why. Returns whether that is news.
+    /// Records that a topic cannot be read, and why. Returns whether the reason is new.
     pub fn refuse(&self, topic: &str, reason: &str) -> bool {
-        self.known().refused.insert(topic.to_owned(), reason.to_owned()).as_deref() != Some(reason)
+        self.contents().refused.insert(topic.to_owned(), reason.to_owned()).as_deref() != Some(reason)
     }
 
     /// Forgets the refused topics for which `is_there` is false. Returns their names.
     pub fn forget_refused(&self, is_there: impl Fn(&str) -> bool) -> Vec<String> {
-        let mut known = self.known();
-        let gone: Vec<String> = known.refused.keys().filter(|topic| !is_there(topic)).cloned().collect();
-        gone.iter().for_each(|topic| drop(known.refused.remove(topic)));
+        let mut contents = self.contents();
+        let gone: Vec<String> = contents.refused.keys().filter(|topic| !is_there(topic)).cloned().collect();
+        gone.iter().for_each(|topic| drop(contents.refused.remove(topic)));
         gone
     }
 
-    /// Every change is a single call on a map: a panic cannot leave it half done.
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the contents. Every change is a single call on a map, so a panic cannot leave a change incomplete.
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

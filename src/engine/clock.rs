@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often a wait checks whether to stop.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Tells the time.
 pub trait Clock: Send + Sync {
@@ -41,13 +41,13 @@ impl Clock for SystemClock {
     }
 
     fn wait(&self, length: Duration, stop: &AtomicBool) {
-        let until = self.monotonic() + length;
+        let deadline = self.monotonic() + length;
         while !stop.load(Ordering::Relaxed) {
-            let left = until.saturating_sub(self.monotonic());
-            if left.is_zero() {
+            let remaining = deadline.saturating_sub(self.monotonic());
+            if remaining.is_zero() {
                 return;
             }
-            std::thread::park_timeout(left.min(LOOK_INTERVAL));
+            std::thread::park_timeout(remaining.min(CHECK_INTERVAL));
         }
     }
 }

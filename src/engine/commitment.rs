@@ -1,26 +1,26 @@
-//! What the group has committed for a partition, and the owner that the text beside the offset names.
+//! The offset that the group has committed for a partition, and the owner that its metadata names.
 
 use crate::cluster::{CommittedOffset, OffsetCommit};
 use crate::format::OffsetMetadata;
 use crate::record::TopicPartition;
 
-/// What the group has committed for a partition, if ratchet committed it.
+/// A partition's committed offset with its metadata, if ratchet committed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commitment {
     /// The next offset to read.
     pub offset: i64,
-    /// The text beside it.
+    /// The metadata of the committed offset.
     pub metadata: OffsetMetadata,
 }
 
 impl Commitment {
-    /// The commitment as read, unless the text is blank or another program's.
+    /// The commitment as read; `None` if the metadata is blank or another program's.
     pub fn read(committed: &CommittedOffset) -> Option<Self> {
         let metadata = OffsetMetadata::parse(&committed.metadata).ok().flatten()?;
         Some(Self { offset: committed.offset, metadata })
     }
 
-    /// The offset commit that establishes it.
+    /// The offset commit that writes this commitment.
     pub fn to_commit(&self, partition: &TopicPartition) -> OffsetCommit {
         let committed = CommittedOffset { offset: self.offset, metadata: self.metadata.to_string() };
         OffsetCommit { partition: partition.clone(), committed }
@@ -31,13 +31,13 @@ impl Commitment {
         self.metadata.owner.as_deref().unwrap_or("released")
     }
 
-    /// Whether the text names this owner.
+    /// Whether the metadata names this owner.
     pub fn is_of(&self, id: &str) -> bool {
         self.metadata.owner.as_deref() == Some(id)
     }
 
-    /// The same commitment with another owner in its text.
-    pub fn named(&self, owner: Option<&str>) -> Self {
+    /// The same commitment with another owner in its metadata.
+    pub fn with_owner(&self, owner: Option<&str>) -> Self {
         let metadata = OffsetMetadata { owner: owner.map(str::to_owned), ..self.metadata.clone() };
         Self { offset: self.offset, metadata }
     }
@@ -59,19 +59,23 @@ mod tests {
         let before = commitment(Some("ratchet.t.1.0"));
         let partition = TopicPartition::new("t", 4);
         for owner in [Some("ratchet.t.2.0"), None] {
-            let committed = before.named(owner).to_commit(&partition).committed;
+            let committed = before.with_owner(owner).to_commit(&partition).committed;
             let after = Commitment::read(&committed).unwrap();
             assert_eq!((after.offset, after.metadata.token), (before.offset, before.metadata.token));
             assert_eq!(after.metadata.digest, before.metadata.digest);
             assert_eq!(after.metadata.owner.as_deref(), owner);
         }
-        assert!(before.named(Some("x")).is_of("x") && !before.named(None).is_of("x"));
+        assert!(before.with_owner(Some("x")).is_of("x") && !before.with_owner(None).is_of("x"));
     }
 
     #[test]
-    fn blank_or_foreign_text_is_not_a_commitment() {
-        for text in ["", "mine", "ratchet/2 x y z"] {
-            assert_eq!(Commitment::read(&CommittedOffset { offset: 1, metadata: text.to_owned() }), None, "{text}");
+    fn blank_or_foreign_metadata_is_not_a_commitment() {
+        for metadata in ["", "mine", "ratchet/2 x y z"] {
+            assert_eq!(
+                Commitment::read(&CommittedOffset { offset: 1, metadata: metadata.to_owned() }),
+                None,
+                "{metadata}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What all lanes of a topology share: read-only settings, and handles that are safe to share.
+//! The state that all lanes of a topology share: read-only settings, and handles that are safe to share.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -18,13 +18,13 @@ use crate::topology::{self, Topology};
 use super::capacity::Capacity;
 use super::catalog::Catalog;
 use super::clock::Clock;
-use super::control::view::Seen;
+use super::control::view::LatestView;
 use super::held_up::HeldUp;
 use super::ids::Ids;
 use super::limits::Limits;
 use super::wakers::Wakers;
 
-/// What all lanes of a topology share.
+/// The state that all lanes of a topology share.
 pub struct Context {
     /// The topology.
     pub topology: Topology,
@@ -34,7 +34,7 @@ pub struct Context {
     pub rules_digest: [u8; 32],
     /// The input topics that are currently read.
     pub topics: Catalog,
-    /// How topics are created.
+    /// The settings with which topics are created.
     pub topic_settings: config::TopicSettings,
     /// The bounds at which a transaction ends.
     pub commit: Commit,
@@ -46,17 +46,17 @@ pub struct Context {
     pub memory: Memory,
     /// The stores that are open in this process.
     pub registry: Registry,
-    /// Where counts go.
+    /// The process's metrics.
     pub metrics: Metrics,
     /// Where this instance's readiness is reported.
     pub health: Health,
     /// How many topics were found to be recreated.
     pub recreated_count: AtomicU64,
-    /// Whether the watch is to check the topics at once.
+    /// Whether the watch should check the topics immediately.
     pub check_topics_now: AtomicBool,
-    /// The input topics whose tasks have been at work in this process: they had all the rights they need.
+    /// The input topics whose tasks have been active in this process, and therefore had all required rights.
     pub proven: Proven,
-    /// The tasks that wait for records that exist and do not arrive.
+    /// The tasks that wait for records that exist but do not arrive.
     pub held_up: HeldUp,
     /// The transactional ids that its lanes write under.
     pub ids: Ids,
@@ -66,13 +66,13 @@ pub struct Context {
     pub sink: Option<Arc<dyn Sink>>,
     /// The gate, if the topology has one.
     pub gate: Option<Arc<dyn Gate>>,
-    /// The provider, if what survives calls one.
+    /// The provider, if forwarded records call one.
     pub provider: Option<Arc<dyn Provider>>,
-    /// How far commands to its tasks reach, where it calls a provider.
-    pub commands: Seen,
-    /// How its lanes are woken.
+    /// The latest view of the commands to its tasks, if the topology calls a provider.
+    pub commands: LatestView,
+    /// The wakers of its lanes.
     pub wakers: Wakers,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -82,24 +82,24 @@ impl Context {
         self.topology.sink().and_then(topology::sink::Sink::result)
     }
 
-    /// Whose transactions a takeover may end: those of this topology's owners outside this process.
+    /// The owners whose transactions a takeover may end: this topology's owners outside this process.
     pub fn fencing(&self) -> Fencing {
         Fencing { prefix: self.topology.transactional_ids(), in_use: self.ids.in_use() }
     }
 }
 
-/// Topics whose tasks have been at work. If one lacks a right later, the right was withdrawn, for good or until
-/// somebody grants it again, so the task retries as after any other trouble.
+/// Topics whose tasks have been active. If such a task lacks a right later, the right was withdrawn, perhaps only for a
+/// while, so the task retries as after any other failure.
 #[derive(Debug, Default)]
 pub struct Proven(Mutex<HashSet<Arc<str>>>);
 
 impl Proven {
-    /// Notes that a task of this topic is at work.
+    /// Records that a task of this topic is active.
     pub fn add(&self, topic: &Arc<str>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(topic));
     }
 
-    /// Whether a task of this topic has ever been at work.
+    /// Whether a task of this topic has ever been active.
     pub fn has(&self, topic: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(topic)
     }

@@ -1,22 +1,22 @@
 //! Named points at which a drill can kill or freeze the process, or make a thread panic.
 //!
 //! `RATCHET_CRASH_AT=POINT:COUNT` kills the process with SIGKILL when it passes POINT for the COUNT-th time, as a power
-//! cut would: nothing is flushed, nothing is left. `POINT:COUNT:freeze` stops it there with SIGSTOP, until somebody
-//! sends it SIGCONT. `POINT:COUNT:panic` panics there, `POINT:COUNT:panics` every time from the COUNT-th on.
-//! `RATCHET_CRASH_ON=TOPIC:PARTITION:OFFSET` panics whenever the record at that offset is to be judged. The demo and
-//! the recovery tests use these; without the variables a point costs one load and one branch.
+//! cut would: nothing is flushed. `POINT:COUNT:freeze` stops it there with SIGSTOP, until it receives SIGCONT.
+//! `POINT:COUNT:panic` panics there, `POINT:COUNT:panics` every time from the COUNT-th on.
+//! `RATCHET_CRASH_ON=TOPIC:PARTITION:OFFSET` panics whenever the record at that offset is about to be judged. The demo
+//! and the recovery tests use these; without the variables a point costs one load and one branch.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a process that freezes after its sends gives its other threads to deliver them to the broker.
+/// How long a process that freezes after its sends waits for its other threads to deliver the records to the broker.
 const BEFORE_FREEZING: Duration = Duration::from_secs(1);
 
 /// Where a drill can kill or freeze the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// A gate has left marks; nothing of what they are about has been sent.
+    /// A gate has left marks; none of the records that they are about has been sent.
     AfterGate,
     /// The sink has committed; nothing has been sent to Kafka.
     AfterSink,
@@ -24,25 +24,25 @@ pub enum Point {
     AfterSends,
     /// Kafka has committed; the store has not been written.
     AfterCommit,
-    /// What lets calls go is committed; none of them has gone.
+    /// The permits of calls are committed; none of these calls has been sent.
     AfterReservation,
     /// A call is about to be handed to the driver.
     BeforeSubmit,
-    /// A call's answer was heard; nothing of it is written.
+    /// A call's attempt has ended; its outcome is not written.
     AfterAnswer,
-    /// The outcome of a handler's step is committed; the handler has not gone on.
+    /// The outcome of a handler's step is committed; the handler has not continued.
     AfterStep,
     /// A command is carried out and acknowledged in a transaction that is not committed.
     AfterCommand,
-    /// That transaction is committed, and the store is written.
+    /// The transaction that acknowledged a command is committed, and the store is written.
     AfterAcknowledgement,
     /// Changelog records were read for a store that is being restored.
     DuringRestore,
-    /// A part of what a restore has read is in the store.
+    /// Some of the records that a restore has read are in the store.
     DuringLoad,
     /// During the store's write: another thread strikes as it starts.
     DuringStoreWrite,
-    /// A store that cannot be built upon was set aside, and there is none in its place.
+    /// A store that cannot be built upon was set aside, and no store has replaced it.
     StoreSetAside,
     /// The rebuilt store is complete, on disk too; the one set aside still exists.
     BeforeAsideRemoved,
@@ -53,7 +53,7 @@ pub enum Point {
 }
 
 impl Point {
-    /// All of them.
+    /// All points.
     pub const ALL: [Self; 17] = [
         Self::AfterGate,
         Self::AfterSink,
@@ -98,21 +98,22 @@ impl Point {
     }
 }
 
-/// What happens at the point.
+/// What happens at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Blow {
+enum Strike {
     Kill,
     Freeze,
     /// Panics once.
     Panic,
-    /// Panics from then on, every time.
+    /// Panics this time and every later time.
     Panics,
 }
 
+/// An armed drill.
 struct Plan {
     point: Point,
-    left: AtomicU64,
-    blow: Blow,
+    remaining: AtomicU64,
+    strike: Strike,
 }
 
 /// A record that makes its thread panic.
@@ -123,12 +124,12 @@ struct Poison {
     offset: i64,
 }
 
-/// A parsed drill: the blow falls when the point is reached for the `count`-th time.
+/// A parsed drill: it strikes when the point is reached for the `count`-th time.
 #[derive(Debug, PartialEq, Eq)]
 struct Drill {
     point: Point,
     count: u64,
-    blow: Blow,
+    strike: Strike,
 }
 
 static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
@@ -139,15 +140,15 @@ fn parse(text: &str) -> Result<Drill, String> {
     let name = parts.next().unwrap_or_default();
     let point = Point::ALL.into_iter().find(|point| point.name() == name);
     let count = parts.next().map_or(Some(1), |count| count.parse().ok().filter(|&count| count > 0));
-    let blow = match (parts.next(), parts.next()) {
-        (None, None) => Some(Blow::Kill),
-        (Some("freeze"), None) => Some(Blow::Freeze),
-        (Some("panic"), None) => Some(Blow::Panic),
-        (Some("panics"), None) => Some(Blow::Panics),
+    let strike = match (parts.next(), parts.next()) {
+        (None, None) => Some(Strike::Kill),
+        (Some("freeze"), None) => Some(Strike::Freeze),
+        (Some("panic"), None) => Some(Strike::Panic),
+        (Some("panics"), None) => Some(Strike::Panics),
         _ => None,
     };
-    match (point, count, blow) {
-        (Some(point), Some(count), Some(blow)) => Ok(Drill { point, count, blow }),
+    match (point, count, strike) {
+        (Some(point), Some(count), Some(strike)) => Ok(Drill { point, count, strike }),
         _ => {
             let names: Vec<_> = Point::ALL.iter().map(|point| point.name()).collect();
             Err(format!(
@@ -176,71 +177,73 @@ pub fn arm(crash_at: Option<&str>, crash_on: Option<&str>) -> Result<(), String>
         let _ = POISON.set(poison);
     }
     let plan = crash_at.map(parse).transpose()?;
-    let plan = plan.map(|Drill { point, count, blow }| Plan { point, left: AtomicU64::new(count), blow });
+    let plan = plan.map(|Drill { point, count, strike }| Plan { point, remaining: AtomicU64::new(count), strike });
     if let Some(plan) = &plan {
         tracing::warn!(point = plan.point.name(), "a crash drill is armed");
     }
-    // A second call changes nothing: the first one of the process counts.
+    // A second call has no effect: the first call in the process counts.
     let _ = PLAN.set(plan);
     Ok(())
 }
 
-/// Passes `point`, unless the drill strikes here. During a store's write another thread kills the process, and the
+/// Passes `point`, unless a drill strikes here. During a store's write another thread kills the process, and the
 /// write continues until then.
-#[expect(clippy::disallowed_methods, reason = "a drill stops the whole process: whose clock it is does not matter")]
+#[expect(clippy::disallowed_methods, reason = "a drill stops the whole process: the choice of clock does not matter")]
 pub fn point(point: Point) {
     let Some(Some(plan)) = PLAN.get() else { return };
     if plan.point != point || !plan.is_due() {
         return;
     }
-    let number = match plan.blow {
-        Blow::Kill => {
+    let signal_number = match plan.strike {
+        Strike::Kill => {
             tracing::warn!(point = point.name(), "crash drill: killing this process");
             libc::SIGKILL
         }
-        Blow::Freeze => {
+        Strike::Freeze => {
             tracing::warn!(point = point.name(), "crash drill: freezing this process");
             libc::SIGSTOP
         }
-        Blow::Panic | Blow::Panics => strike(point.name()),
+        Strike::Panic | Strike::Panics => raise_panic(point.name()),
     };
-    match (point, plan.blow) {
-        (Point::DuringStoreWrite, _) => drop(std::thread::spawn(move || signal(number))),
-        (Point::AfterSends, Blow::Freeze) => {
+    match (point, plan.strike) {
+        (Point::DuringStoreWrite, _) => drop(std::thread::spawn(move || signal(signal_number))),
+        (Point::AfterSends, Strike::Freeze) => {
             std::thread::sleep(BEFORE_FREEZING);
-            signal(number);
+            signal(signal_number);
         }
-        _ => signal(number),
+        _ => signal(signal_number),
     }
 }
 
 impl Plan {
-    /// Whether the blow falls this time.
+    /// Counts a pass. Returns whether the drill strikes this time.
     fn is_due(&self) -> bool {
-        let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        left == Ok(1) || left.is_err() && self.blow == Blow::Panics
+        let remaining =
+            self.remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |remaining| remaining.checked_sub(1));
+        remaining == Ok(1) || remaining.is_err() && self.strike == Strike::Panics
     }
 }
 
 /// Passes a record, unless a drill makes it panic.
 #[inline]
 pub fn record(topic: &str, partition: i32, offset: i64) {
-    let is_it = |of: &Poison| (of.topic.as_str(), of.partition, of.offset) == (topic, partition, offset);
-    if POISON.get().is_some_and(is_it) {
-        strike("a record");
+    let is_poisoned =
+        |poison: &Poison| (poison.topic.as_str(), poison.partition, poison.offset) == (topic, partition, offset);
+    if POISON.get().is_some_and(is_poisoned) {
+        raise_panic("a record");
     }
 }
 
 #[expect(clippy::panic, reason = "that is the drill")]
-fn strike(location: &str) -> ! {
+fn raise_panic(location: &str) -> ! {
     panic!("panic drill at {location}");
 }
 
-/// Sends this thread a signal that the whole process has to heed: sent to the process, it may reach another thread first,
-/// and this one would go on meanwhile.
-fn signal(number: libc::c_int) {
+/// Sends this thread a signal that affects the whole process. A signal that is sent to the process may reach another
+/// thread first, and this thread would continue meanwhile.
+fn signal(signal_number: libc::c_int) {
     // SAFETY: `raise` takes and returns plain numbers.
-    unsafe { libc::raise(number) };
+    unsafe { libc::raise(signal_number) };
 }
 
 #[cfg(test)]
@@ -248,15 +251,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drill_is_parsed_into_point_count_and_blow() {
-        assert_eq!(parse("after_sends:3"), Ok(Drill { point: Point::AfterSends, count: 3, blow: Blow::Kill }));
-        assert_eq!(parse("during_restore"), Ok(Drill { point: Point::DuringRestore, count: 1, blow: Blow::Kill }));
-        assert_eq!(parse("after_sends:5:freeze"), Ok(Drill { point: Point::AfterSends, count: 5, blow: Blow::Freeze }));
-        assert_eq!(parse("after_sends:5:panic"), Ok(Drill { point: Point::AfterSends, count: 5, blow: Blow::Panic }));
-        assert_eq!(parse("after_sends:5:panics"), Ok(Drill { point: Point::AfterSends, count: 5, blow: Blow::Panics }));
-        for wrong in ["", "nowhere:1", "after_sends:0", "after_sends:x", "after_sends:1:melt", "after_sends:1:freeze:2"]
+    fn drill_is_parsed_into_point_count_and_strike() {
+        assert_eq!(parse("after_sends:3"), Ok(Drill { point: Point::AfterSends, count: 3, strike: Strike::Kill }));
+        assert_eq!(parse("during_restore"), Ok(Drill { point: Point::DuringRestore, count: 1, strike: Strike::Kill }));
+        assert_eq!(
+            parse("after_sends:5:freeze"),
+            Ok(Drill { point: Point::AfterSends, count: 5, strike: Strike::Freeze })
+        );
+        assert_eq!(
+            parse("after_sends:5:panic"),
+            Ok(Drill { point: Point::AfterSends, count: 5, strike: Strike::Panic })
+        );
+        assert_eq!(
+            parse("after_sends:5:panics"),
+            Ok(Drill { point: Point::AfterSends, count: 5, strike: Strike::Panics })
+        );
+        for invalid in
+            ["", "nowhere:1", "after_sends:0", "after_sends:x", "after_sends:1:melt", "after_sends:1:freeze:2"]
         {
-            assert!(parse(wrong).unwrap_err().contains("after_commit"), "{wrong}");
+            assert!(parse(invalid).unwrap_err().contains("after_commit"), "{invalid}");
         }
     }
 
@@ -266,18 +279,18 @@ mod tests {
             parse_poison("shop.orders:2:17"),
             Ok(Poison { topic: "shop.orders".to_owned(), partition: 2, offset: 17 })
         );
-        for wrong in ["", "orders", "orders:2", "orders:x:17", "orders:2:x"] {
-            assert!(parse_poison(wrong).unwrap_err().contains("TOPIC:PARTITION:OFFSET"), "{wrong}");
+        for invalid in ["", "orders", "orders:2", "orders:x:17", "orders:2:x"] {
+            assert!(parse_poison(invalid).unwrap_err().contains("TOPIC:PARTITION:OFFSET"), "{invalid}");
         }
     }
 
     #[test]
-    fn blow_falls_once_or_every_time_from_then_on() {
-        let falls = |blow, count| {
-            let plan = Plan { point: Point::AfterSends, left: AtomicU64::new(count), blow };
+    fn drill_strikes_once_or_every_time_from_then_on() {
+        let falls = |strike, count| {
+            let plan = Plan { point: Point::AfterSends, remaining: AtomicU64::new(count), strike };
             [0; 4].map(|_| plan.is_due())
         };
-        assert_eq!(falls(Blow::Panic, 2), [false, true, false, false]);
-        assert_eq!(falls(Blow::Panics, 2), [false, true, true, true]);
+        assert_eq!(falls(Strike::Panic, 2), [false, true, false, false]);
+        assert_eq!(falls(Strike::Panics, 2), [false, true, true, true]);
     }
 }

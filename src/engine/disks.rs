@@ -1,16 +1,16 @@
-//! Reports disks that do not respond: a thread that waits for one cannot say so itself.
+//! Reports disks that do not respond: a thread that waits for a disk cannot report that itself.
 
 use std::time::Duration;
 
 use crate::observe::Health;
 use crate::state::{self, Stall};
 
-/// How often a disk that still does not respond is logged.
+/// The interval between log lines about a disk that still does not respond.
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
-/// How long no call may have stalled before the disk counts as responding: the next call may take just as long.
+/// The disk counts as responding once no call has stalled for this long: the next call may take just as long.
 const CALM_MIN: Duration = Duration::from_secs(15);
 
-/// What is known about the disks.
+/// The state of the disks.
 #[derive(Default)]
 pub struct Disks {
     /// When a call was last seen to stall, and when that was last logged; `None` while disks respond.
@@ -18,16 +18,16 @@ pub struct Disks {
 }
 
 impl Disks {
-    /// Checks whether a disk call has been running for long; `now` is monotonic time.
+    /// Checks whether a disk call has been running for a long time; `now` is monotonic time.
     pub fn check(&mut self, health: &Health, now: Duration) {
-        self.note(state::longest_stall(), health, now);
+        self.record(state::longest_stall(), health, now);
     }
 
-    fn note(&mut self, stall: Option<Stall>, health: &Health, now: Duration) {
+    fn record(&mut self, stall: Option<Stall>, health: &Health, now: Duration) {
         match (stall, &mut self.stalled) {
             (None, None) => {}
-            (None, Some((seen, _))) => {
-                if now.saturating_sub(*seen) >= CALM_MIN {
+            (None, Some((seen_at, _))) => {
+                if now.saturating_sub(*seen_at) >= CALM_MIN {
                     self.stalled = None;
                     health.disk_stalls(false);
                     tracing::info!("the disk answers again");
@@ -38,10 +38,10 @@ impl Disks {
                 health.disk_stalls(true);
                 log(&stall);
             }
-            (Some(stall), Some((seen, logged))) => {
-                *seen = now;
-                if now.saturating_sub(*logged) >= LOG_INTERVAL {
-                    *logged = now;
+            (Some(stall), Some((seen_at, logged_at))) => {
+                *seen_at = now;
+                if now.saturating_sub(*logged_at) >= LOG_INTERVAL {
+                    *logged_at = now;
                     log(&stall);
                 }
             }
@@ -52,8 +52,8 @@ impl Disks {
 fn log(stall: &Stall) {
     tracing::warn!(
         folder = %stall.path.display(),
-        doing = stall.what,
-        waited_s = stall.lasts.as_secs(),
+        doing = stall.operation,
+        waited_s = stall.duration.as_secs(),
         "a disk does not answer: a lane waits for it, with all of its tasks; once that has lasted for \
          max.poll.interval.ms, its partitions go to others"
     );
@@ -69,17 +69,17 @@ mod tests {
     fn disk_responds_again_once_no_call_has_stalled_for_a_while() {
         let (mut disks, health) = (Disks::default(), Health::new());
         health.lane_joined("payments", 0, true);
-        let mut note = |at: u64, stalls: bool| {
-            let stall = Stall { path: PathBuf::from("store"), what: "flush", lasts: Duration::from_secs(6) };
-            disks.note(stalls.then_some(stall), &health, Duration::from_secs(at));
+        let mut record = |at: u64, stalls: bool| {
+            let stall = Stall { path: PathBuf::from("store"), operation: "flush", duration: Duration::from_secs(6) };
+            disks.record(stalls.then_some(stall), &health, Duration::from_secs(at));
             health.ready().iter().all(|check| check.ok)
         };
-        assert!(note(100, false));
-        // One call after another: in between, none has been running for long.
+        assert!(record(100, false));
+        // One call after another stalls: in between, no call has been running for long.
         for at in (106..200).step_by(6) {
-            assert!(!note(at, true) && !note(at + 1, false));
+            assert!(!record(at, true) && !record(at + 1, false));
         }
-        assert!(!note(210, false) && note(220, false));
-        assert!(!note(221, true), "and stalls again");
+        assert!(!record(210, false) && record(220, false));
+        assert!(!record(221, true), "the disk stalls again");
     }
 }

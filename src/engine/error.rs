@@ -1,4 +1,4 @@
-//! Why a run has failed.
+//! The errors of a run.
 
 use crate::words::agreeing;
 use crate::{cluster, state};
@@ -17,7 +17,7 @@ pub enum Error {
     Topology {
         /// Its name.
         name: String,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         reason: String,
         /// Whether a later start may succeed without any change.
         may_pass: bool,
@@ -27,12 +27,12 @@ pub enum Error {
     Tasks {
         /// The topology's name.
         name: String,
-        /// How many.
+        /// The number of stopped tasks.
         tasks: usize,
         /// Whether all of them were refused, and a later start would refuse them again.
         refused: bool,
     },
-    /// Topics that match the input's pattern were not read. They are checked again and again, since they may be repaired.
+    /// Topics that match the input's pattern were not read. They are checked regularly, since they may be repaired.
     #[error(
         "{topics} of the topics that topology {name} should read {} refused; the log says why",
         agreeing(*topics, "was", "were")
@@ -40,7 +40,7 @@ pub enum Error {
     Topics {
         /// The topology's name.
         name: String,
-        /// How many.
+        /// The number of refused topics.
         topics: usize,
     },
     /// A thread could not be started.
@@ -48,7 +48,7 @@ pub enum Error {
         "the thread {name} could not be started: {reason}; raise the limit of threads (ulimit -u, pids.max), or run fewer lanes"
     )]
     Thread {
-        /// What it was for.
+        /// The thread's name.
         name: String,
         /// The system's message.
         reason: String,
@@ -62,13 +62,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the error was logged in full when it happened; the other topologies may have run on long after.
+    /// Whether the error was logged in full when it happened; the other topologies may have run for a long time since.
     pub fn is_logged(&self) -> bool {
         matches!(self, Self::Topology { .. })
     }
 
-    /// Whether a later start may succeed without any change. If not, its input is wrong: the topology, the configuration,
-    /// the release, or the state that is kept for them.
+    /// Whether a later start may succeed without any change. If not, something has to be corrected: the topology, the
+    /// configuration, the release, or the stored state.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Cluster(error) => error.may_pass(),

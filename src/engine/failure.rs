@@ -1,5 +1,5 @@
-//! What can go wrong in a transaction, and whose trouble it is. The way back is always the same: the transaction is
-//! aborted and its tasks restore. Only what follows for the task concerned differs.
+//! The failures of a transaction, and the tasks that they concern. The recovery is always the same: the transaction is
+//! aborted and its tasks restore. Only the consequences for the task concerned differ.
 
 use crate::{cluster, effect, state};
 
@@ -10,39 +10,39 @@ use super::share::TaskId;
 /// Why a transaction cannot be finished.
 #[derive(Debug)]
 pub struct Failure {
-    /// The task whose trouble it is; `None` if it is the whole transaction's.
+    /// The task that the failure concerns; `None` if it concerns the whole transaction.
     pub task: Option<TaskId>,
-    /// What happened.
+    /// The cause.
     pub cause: Cause,
 }
 
-/// What happened.
+/// The cause of a failure.
 #[derive(Debug)]
 pub enum Cause {
     /// A cluster operation failed.
     Cluster(cluster::Error),
     /// A store operation failed.
     State(state::Error),
-    /// The sink has not committed, or not said so.
+    /// The sink has not committed, or has not confirmed its commit.
     Sink(Undone),
     /// The task must not continue.
     Refused(Refusal),
-    /// The task must not process the record at this offset; what comes before it is processed.
+    /// The task must not process the record at this offset; the records before it are processed.
     RefusedAt(i64, Unprocessable),
     /// The task has panicked.
     Panicked {
-        /// What it was working on.
+        /// The work in progress.
         at: InProgress,
         /// The panic.
         panic: Panic,
     },
 }
 
-/// A transaction that a sink has not committed, or whose commit has no answer.
+/// A transaction that a sink has not committed, or whose commit it has not confirmed.
 #[derive(Debug)]
 pub struct Undone {
-    /// Why.
-    pub failed: effect::Failed,
+    /// The sink's error.
+    pub failed: effect::CommitError,
     /// The tasks that were in it, by the numbers of their steps.
     pub tasks: Vec<TaskId>,
     /// The offsets of the records that the sink refuses, by task.
@@ -58,13 +58,13 @@ pub enum Unprocessable {
     /// An action says `fail`.
     #[error("{0}")]
     Failed(String),
-    /// The dead letter topic does not take it.
+    /// The dead letter topic refuses it.
     #[error("the dead letter topic refuses the record too: {0}")]
     Letter(String),
-    /// The topic for results does not take what was answered.
-    #[error("the topic for results refuses what was answered: {0}")]
+    /// The topic for results refuses the result.
+    #[error("the topic for results refuses the result: {0}")]
     Result(String),
-    /// The audit topic does not take the explanation of its drop.
+    /// The audit topic refuses the explanation of its drop.
     #[error("the audit topic refuses its explanation: {0}")]
     Explanation(String),
 }
@@ -80,7 +80,7 @@ impl Failure {
         Self { task: Some(task), cause: Cause::State(error) }
     }
 
-    /// A task has panicked while working on this.
+    /// A task has panicked during this work.
     pub fn panicked(task: TaskId, at: InProgress, panic: Panic) -> Self {
         Self { task: Some(task), cause: Cause::Panicked { at, panic } }
     }

@@ -1,10 +1,10 @@
-//! Which topics a topology reads, and that it writes to none of them itself: its own output would come back as input,
-//! endlessly.
+//! Finds the topics that a topology reads, and checks that it does not write to any of them: it would read its own
+//! output again, endlessly.
 
 use crate::cluster::{self, Cluster};
 use crate::topology::{Input, Topology};
 
-/// The current input topics: those that are named, or those that match the pattern.
+/// The current input topics: the named topics, or the topics that match the pattern.
 pub fn inputs<C: Cluster>(cluster: &C, topology: &Topology) -> Result<Vec<String>, cluster::Error> {
     match &topology.input {
         Input::Topics(topics) => Ok(topics.clone()),
@@ -17,12 +17,12 @@ pub fn inputs<C: Cluster>(cluster: &C, topology: &Topology) -> Result<Vec<String
     }
 }
 
-/// Why `topic` cannot be read along with the topics `inputs`, of which it may be one: the topology writes to it, or
-/// would read what it writes for it.
+/// Why `topic` cannot be read together with the topics `inputs`, which may include it: the topology writes to it, or
+/// would read the output that it writes for it.
 pub fn problem_with(topology: &Topology, topic: &str, inputs: &[String]) -> Option<String> {
     let name = &topology.name;
     let is_written = |role: &str| {
-        format!("topic {topic:?} is {role} of topology {name}, and its input at once: leave it out by input.exclude")
+        format!("topic {topic:?} is both {role} and an input of topology {name}: exclude it by input.exclude")
     };
     if topic == topology.dead_letter {
         return Some(is_written("the dead letter topic"));
@@ -34,7 +34,7 @@ pub fn problem_with(topology: &Topology, topic: &str, inputs: &[String]) -> Opti
         return Some(is_written(&format!("the output of {other:?}")));
     }
     let problem = topology.problem_with(topic)?;
-    Some(format!("topic {topic:?} cannot be read by topology {name}: {problem}; leave it out by input.exclude"))
+    Some(format!("topic {topic:?} cannot be read by topology {name}: {problem}; exclude it by input.exclude"))
 }
 
 #[cfg(test)]

@@ -1,23 +1,27 @@
-//! A lane's way to its topology's gate: what is asked about, what follows from the answers, and what happens while there
-//! are none.
+//! A lane's access to its topology's gate: which records the gate is asked about, how its answers are applied, and what
+//! happens while it does not answer.
 //!
-//! A batch's records are judged ahead of time, and those that the store would let through as new are asked about, all at
-//! once. Only then are they judged for good: what the gate knows from elsewhere is a duplicate.
+//! A batch's records are judged ahead of time, and the gate is asked, all at once, about the records that the store
+//! would let through as new. Then the records are judged again with its answers: a record known from elsewhere is a
+//! duplicate.
 //!
-//! **Why judging ahead tells which ones**: a record that the gate drops is remembered in the store as if it had been passed
-//! on. So what the gate says of one record changes nothing for the next, and both times the same is decided. Only a
-//! record that the output or the sink refuses is not remembered after all; what follows from that is asked about with the
-//! next portion ([`OpenGate::through`]), and its mark is taken back.
+//! **Why judging ahead finds the right records**: a record that the gate drops is remembered in the store as if it had
+//! been passed on. So the answer about one record does not change the decision about the next, and both judgements are
+//! the same. The exception is a record that the output or the sink refuses, which is not remembered: the gate is asked
+//! about a record whose decision changes for that reason with the next portion ([`LaneGate::outcome`]), and the mark of
+//! the refused record is taken back.
 //!
-//! **Failure**: while the gate does not answer, nothing is asked before the next try is due, however many tasks there are.
-//! With `hold`, a task stops before the first record that would have to be asked about, and waits; with `pass` its records
-//! go on unasked.
+//! **Failure**: while the gate does not answer, it is not asked again before the next attempt is due, however many
+//! tasks there are. With `hold`, a task stops before the first record that the gate must be asked about, and waits;
+//! with `pass` its records are passed on without asking.
 
 use std::time::Duration;
 
 use crate::cluster::{Cluster, RecordBatch};
 use crate::dedup::{Action, Decision, Progress, Reason, Verdict};
-use crate::effect::gate::{Answer, Asked, Error, ErrorKind, Gate, Identity, Place, RowOf, Session};
+use crate::effect::gate::{
+    Error, ErrorKind, Gate, GateRecord, GateVerdict, Identity, RowIdentity, Session, SourcePartition,
+};
 use crate::observe::GateMetrics;
 use crate::state::Overlay;
 use crate::topology::gate::OnUnavailable;
@@ -26,60 +30,62 @@ use super::context::{Context, backoff};
 use super::crash;
 use super::judge::Judge;
 use super::share::Share;
-use super::sink_trouble::Said;
+use super::sink_trouble::LoggedReasons;
 use super::task::Work;
 
-/// What judging ahead of time has changed, apart from the task.
+/// The changes made by judging ahead of time, kept apart from the task.
 #[derive(Default)]
-pub struct Ahead {
-    /// As a share's.
+pub struct LookAhead {
+    /// The progress, as in a share.
     pub progress: Progress,
-    /// As a share's, beside it.
+    /// The changes on top of the share's overlay.
     pub overlay: Overlay,
 }
 
-/// A lane's way to its topology's gate.
-pub struct OpenGate {
+/// A lane's access to its topology's gate.
+pub struct LaneGate {
     session: Box<dyn Session>,
-    /// Where counts go.
+    /// The gate's metrics.
     pub metrics: GateMetrics,
     topology: String,
     on_unavailable: OnUnavailable,
-    down: Option<Down>,
-    ahead: Ahead,
-    /// What the current portion asks about, and the number that each has there.
-    asked: Vec<Asked>,
-    numbers: Vec<usize>,
-    answers: Vec<Answer>,
-    /// What was asked about in it and is not passed on.
-    refused: Vec<Asked>,
+    outage: Option<Outage>,
+    ahead: LookAhead,
+    /// The records of the current portion that the gate is asked about.
+    asked_records: Vec<GateRecord>,
+    /// The numbers of these records in the portion.
+    asked_numbers: Vec<usize>,
+    /// The answers about these records; empty if there are none.
+    answers: Vec<GateVerdict>,
+    /// The records among them that are not passed on, since the output or the sink refuses them.
+    refused_records: Vec<GateRecord>,
 }
 
-/// The gate does not answer.
-struct Down {
+/// A time during which the gate does not answer.
+struct Outage {
     since: Duration,
-    /// How often it was tried in vain.
+    /// How many attempts have failed.
     attempts: u32,
     retry_at: Duration,
-    said: Said,
-    /// How many records went on unasked.
+    logged_reasons: LoggedReasons,
+    /// How many records were passed on without asking.
     unasked: u64,
 }
 
-/// What the gate says of a portion.
+/// The gate's reply about a portion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passage {
-    /// Each record that was asked about has an answer.
+pub enum GateReply {
+    /// There is an answer about each record that the gate was asked about.
     Answered,
-    /// Records go on unasked.
+    /// The gate does not answer: records are passed on without asking.
     Unasked,
-    /// It does not answer: the record of this number, from 0, and all that follow have to wait.
+    /// The gate does not answer: the record with this number, from 0, and all later records have to wait.
     Held(usize),
 }
 
-impl Passage {
-    /// Those of a portion's records that need not wait.
-    pub fn reach(self, indices: &[usize]) -> &[usize] {
+impl GateReply {
+    /// The records of a portion that need not wait.
+    pub fn ready(self, indices: &[usize]) -> &[usize] {
         match self {
             Self::Held(first) => &indices[..first],
             Self::Answered | Self::Unasked => indices,
@@ -87,19 +93,19 @@ impl Passage {
     }
 }
 
-/// What follows for a record that the store lets through.
+/// The outcome for a record that the store lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Through {
-    /// It goes where its decision says.
-    Goes,
+pub enum RecordOutcome {
+    /// Its decision holds.
+    Pass,
     /// It was passed on elsewhere.
-    Elsewhere,
-    /// It was not asked about, and has to be.
+    KnownElsewhere,
+    /// The gate was not asked about it, and has to be.
     Unasked,
 }
 
-impl OpenGate {
-    /// A way to `gate`.
+impl LaneGate {
+    /// Access to `gate`; `None` if the topology has none.
     pub fn of(context: &Context, gate: &dyn Gate) -> Option<Self> {
         let on_unavailable = context.topology.gate.as_ref()?.on_unavailable;
         Some(Self {
@@ -107,16 +113,17 @@ impl OpenGate {
             metrics: context.metrics.gate(&context.topology.name),
             topology: context.topology.name.clone(),
             on_unavailable,
-            down: None,
-            ahead: Ahead::default(),
-            asked: Vec::new(),
-            numbers: Vec::new(),
+            outage: None,
+            ahead: LookAhead::default(),
+            asked_records: Vec::new(),
+            asked_numbers: Vec::new(),
             answers: Vec::new(),
-            refused: Vec::new(),
+            refused_records: Vec::new(),
         })
     }
 
-    /// Asks about those of a portion's records that would be passed on as new. They are read and looked up.
+    /// Asks the gate about the records of a portion that would be passed on as new. `judge` has read and looked up the
+    /// portion.
     pub fn ask<C: Cluster>(
         &mut self,
         (context, work): (&Context, &Work<'_, C>),
@@ -124,12 +131,12 @@ impl OpenGate {
         judge: &mut Judge,
         (batch, indices): (&C::Batch, &[usize]),
         wall_ms: i64,
-    ) -> Passage {
-        let Self { ahead, asked, numbers, answers, refused, .. } = self;
-        asked.clear();
-        numbers.clear();
+    ) -> GateReply {
+        let Self { ahead, asked_records, asked_numbers, answers, refused_records, .. } = self;
+        asked_records.clear();
+        asked_numbers.clear();
         answers.clear();
-        refused.clear();
+        refused_records.clear();
         let records = indices.iter().map(|&index| batch.record(index));
         let known = (&share.position.progress, &share.overlay);
         judge.look_ahead(
@@ -139,41 +146,41 @@ impl OpenGate {
             (wall_ms, ahead),
             |number, offset, decision, (rows, arena)| {
                 if is_asked_about(decision) {
-                    let identity = Identity::of(rows.iter().map(|row| RowOf {
+                    let identity = Identity::of(rows.iter().map(|row| RowIdentity {
                         identity: &arena[row.key.clone()],
                         scope: row.scope.clone().map(|range| &arena[range]),
                         version: row.version.clone().map(|range| &arena[range]),
                     }));
-                    asked.push(Asked { identity, offset });
-                    numbers.push(number);
+                    asked_records.push(GateRecord { identity, offset });
+                    asked_numbers.push(number);
                 }
             },
         );
-        let Some(&first) = self.numbers.first() else { return Passage::Answered };
-        match (self.is_answered(context, &place(work, &context.topology.name)), self.on_unavailable) {
-            (true, _) => Passage::Answered,
-            (false, OnUnavailable::Hold) => Passage::Held(first),
+        let Some(&first) = self.asked_numbers.first() else { return GateReply::Answered };
+        match (self.try_ask(context, &source_partition(work, &context.topology.name)), self.on_unavailable) {
+            (true, _) => GateReply::Answered,
+            (false, OnUnavailable::Hold) => GateReply::Held(first),
             (false, OnUnavailable::Pass) => {
-                let unasked = self.numbers.len() as u64;
+                let unasked = self.asked_numbers.len() as u64;
                 self.metrics.unasked(unasked);
-                self.down.iter_mut().for_each(|down| down.unasked += unasked);
-                Passage::Unasked
+                self.outage.iter_mut().for_each(|outage| outage.unasked += unasked);
+                GateReply::Unasked
             }
         }
     }
 
-    /// Asks about the portion, unless the gate was asked in vain a short while ago. Says whether there are answers.
-    fn is_answered(&mut self, context: &Context, place: &Place<'_>) -> bool {
+    /// Asks the gate about the portion, unless the next attempt is not due yet. Returns whether it has answered.
+    fn try_ask(&mut self, context: &Context, source: &SourcePartition<'_>) -> bool {
         let began = context.clock.monotonic();
-        if self.down.as_ref().is_some_and(|down| began < down.retry_at) {
+        if self.outage.as_ref().is_some_and(|outage| began < outage.retry_at) {
             return false;
         }
-        match self.session.ask(place, &self.asked, &mut self.answers) {
+        match self.session.ask(source, &self.asked_records, &mut self.answers) {
             Ok(()) => {
                 crash::point(crash::Point::AfterGate);
-                debug_assert_eq!(self.answers.len(), self.asked.len(), "each has an answer");
-                let count = |of: Answer| self.answers.iter().filter(|answer| **answer == of).count() as u64;
-                let counts = [Answer::First, Answer::Own, Answer::Elsewhere].map(count);
+                debug_assert_eq!(self.answers.len(), self.asked_records.len(), "one answer for each record");
+                let count = |kind: GateVerdict| self.answers.iter().filter(|answer| **answer == kind).count() as u64;
+                let counts = [GateVerdict::First, GateVerdict::Own, GateVerdict::Elsewhere].map(count);
                 self.metrics.answered(context.clock.monotonic().saturating_sub(began), counts);
                 self.on_answer(context);
                 true
@@ -185,15 +192,15 @@ impl OpenGate {
         }
     }
 
-    /// Whether a task that waits for the gate may go on: the next try is due, and the gate can be reached.
-    pub fn is_reached(&mut self, context: &Context) -> bool {
+    /// Whether a task that waits for the gate may continue: the next attempt is due, and the gate can be reached.
+    pub fn is_reachable(&mut self, context: &Context) -> bool {
         let now = context.clock.monotonic();
-        let Some(down) = &mut self.down else { return true };
-        if now < down.retry_at {
+        let Some(outage) = &mut self.outage else { return true };
+        if now < outage.retry_at {
             return false;
         }
         match self.session.reach() {
-            // Whether it answers is seen once it is asked.
+            // Only asking shows whether it answers.
             Ok(()) => true,
             Err(error) => {
                 self.on_trouble(context, &error);
@@ -203,26 +210,26 @@ impl OpenGate {
     }
 
     fn on_answer(&mut self, context: &Context) {
-        let Some(down) = self.down.take() else { return };
-        let was_down_ms = context.clock.monotonic().saturating_sub(down.since).as_millis() as u64;
-        tracing::info!(topology = self.topology, was_down_ms, unasked = down.unasked, "the gate answers again");
+        let Some(outage) = self.outage.take() else { return };
+        let was_down_ms = context.clock.monotonic().saturating_sub(outage.since).as_millis() as u64;
+        tracing::info!(topology = self.topology, was_down_ms, unasked = outage.unasked, "the gate answers again");
     }
 
     /// Notes that the gate does not answer, and logs it: once, and with `hold` again from time to time.
     fn on_trouble(&mut self, context: &Context, error: &Error) {
         let now = context.clock.monotonic();
-        let is_new = self.down.is_none();
-        let down = self.down.get_or_insert_with(|| Down {
+        let is_new = self.outage.is_none();
+        let outage = self.outage.get_or_insert_with(|| Outage {
             since: now,
             attempts: 0,
             retry_at: now,
-            said: Said::default(),
+            logged_reasons: LoggedReasons::default(),
             unasked: 0,
         });
-        down.retry_at = now + backoff(down.attempts);
-        down.attempts += 1;
+        outage.retry_at = now + backoff(outage.attempts);
+        outage.attempts += 1;
         let is_held = self.on_unavailable == OnUnavailable::Hold;
-        let is_due = if is_held { down.said.is_due(&error.message, now) } else { is_new };
+        let is_due = if is_held { outage.logged_reasons.is_due(&error.message, now) } else { is_new };
         let (topology, reason) = (&self.topology, &error.message);
         match (error.kind, is_held) {
             _ if !is_due => tracing::debug!(topology, reason, "the gate does not answer"),
@@ -236,61 +243,67 @@ impl OpenGate {
         }
     }
 
-    /// What follows for the record of this number, which was decided on for good.
-    pub fn through(&self, passage: Passage, number: usize, decision: &Decision) -> Through {
-        if passage == Passage::Unasked || !is_asked_about(decision) {
-            return Through::Goes;
+    /// The outcome for the record with this number; `decision` is the final one.
+    pub fn outcome(&self, reply: GateReply, number: usize, decision: &Decision) -> RecordOutcome {
+        if reply == GateReply::Unasked || !is_asked_about(decision) {
+            return RecordOutcome::Pass;
         }
-        match self.asked_as(number).map(|at| self.answers[at]) {
-            Some(Answer::First | Answer::Own) => Through::Goes,
-            Some(Answer::Elsewhere) => Through::Elsewhere,
-            None => Through::Unasked,
-        }
-    }
-
-    /// Where among the answers that of the record of this number is.
-    fn asked_as(&self, number: usize) -> Option<usize> {
-        let at = self.numbers.binary_search(&number).ok()?;
-        (at < self.answers.len()).then_some(at)
-    }
-
-    /// Notes that the record of this number is not passed on after all: the output or the sink refuses it.
-    pub fn refuse(&mut self, number: usize) {
-        if let Some(at) = self.asked_as(number) {
-            self.refused.push(self.asked[at]);
+        match self.answer_index(number).map(|index| self.answers[index]) {
+            Some(GateVerdict::First | GateVerdict::Own) => RecordOutcome::Pass,
+            Some(GateVerdict::Elsewhere) => RecordOutcome::KnownElsewhere,
+            None => RecordOutcome::Unasked,
         }
     }
 
-    /// Takes back the marks of what is not passed on, so that the same thing may be passed on elsewhere.
+    /// The index of the answer about the record with this number.
+    fn answer_index(&self, number: usize) -> Option<usize> {
+        let index = self.asked_numbers.binary_search(&number).ok()?;
+        (index < self.answers.len()).then_some(index)
+    }
+
+    /// Notes that the record with this number is not passed on: the output or the sink refuses it.
+    pub fn on_refused(&mut self, number: usize) {
+        if let Some(index) = self.answer_index(number) {
+            self.refused_records.push(self.asked_records[index]);
+        }
+    }
+
+    /// Takes back the marks of records that are not passed on, so that an equal record may be passed on elsewhere.
     pub fn take_back<C: Cluster>(&mut self, context: &Context, work: &Work<'_, C>) {
-        if self.refused.is_empty() {
+        if self.refused_records.is_empty() {
             return;
         }
-        let taken = self.session.take_back(&place(work, &context.topology.name), &self.refused);
-        if let Err(error) = taken {
-            let marks = self.refused.len();
+        let result = self.session.remove_marks(&source_partition(work, &context.topology.name), &self.refused_records);
+        if let Err(error) = result {
+            let marks = self.refused_records.len();
             tracing::warn!(
                 topology = self.topology, marks, reason = %error,
-                "records were refused, and the gate keeps their marks: the same things are dropped elsewhere"
+                "records were refused, but the gate still has their marks: equal records are dropped elsewhere"
             );
             self.on_trouble(context, &error);
         }
     }
 }
 
-/// What is dropped because the gate knows it from elsewhere.
+/// The decision to drop a record that the gate knows from elsewhere.
 pub fn known_elsewhere(decision: Decision) -> Decision {
     Decision { verdict: Verdict::Duplicate, reason: Reason::KnownElsewhere, action: Action::Drop, ..decision }
 }
 
-/// Whether the gate is asked about a record with this decision: the store takes it for new. What is passed on for another
-/// reason, without a version or as a tombstone, say, is nothing that could be recognised.
+/// Whether the gate is asked about a record with this decision: the store takes it for new. A record that is passed on
+/// for another reason, such as a tombstone or a record without a version, cannot be recognised elsewhere.
 fn is_asked_about(decision: &Decision) -> bool {
     decision.action == Action::Forward
         && matches!(decision.reason, Reason::First | Reason::Newer | Reason::Expired | Reason::EpochChanged)
 }
 
-fn place<'a, C: Cluster>(work: &'a Work<'_, C>, topology: &'a str) -> Place<'a> {
+/// The coordinates of a task's records.
+fn source_partition<'a, C: Cluster>(work: &'a Work<'_, C>, topology: &'a str) -> SourcePartition<'a> {
     let task = work.task;
-    Place { topology, topic: &task.input.topic, topic_id: task.topics.input_id.0, partition: task.input.partition }
+    SourcePartition {
+        topology,
+        topic: &task.input.topic,
+        topic_id: task.topics.input_id.0,
+        partition: task.input.partition,
+    }
 }

@@ -1,12 +1,12 @@
-//! Reports other producers' transactions that hold up an input: nobody who reads committed records gets beyond the
-//! first open one, whatever follows it. A transaction that neither its producer nor a timeout ends, as brokers before
-//! Kafka 3.6 may leave behind, would hold up a task silently for good.
+//! Reports other producers' transactions that hold up an input: a reader of committed records cannot read beyond the
+//! first open transaction. A transaction that neither its producer nor a timeout ends, as brokers before Kafka 3.6 may
+//! leave behind, would hold up a task silently for ever.
 //!
-//! Where no transaction is the reason, records that everybody may read do not arrive, as when brokers refuse each fetch:
-//! the task is starved, and its instance not ready.
+//! If no transaction is the reason, readable records do not arrive, for example because brokers refuse each fetch. Then
+//! the task is starved, and its instance is not ready.
 //!
-//! The lanes note which offset their tasks are at while there is more to read ([`HeldUp::note`]); for those that have
-//! been stuck for long, the watch checks whether a transaction is the reason.
+//! The lanes record the offsets of their tasks while there is more to read ([`HeldUp::record`]). For tasks that have
+//! been stuck for a long time, the watch checks whether a transaction is the reason.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,128 +15,130 @@ use std::time::Duration;
 use crate::cluster::Cluster;
 use crate::record::TopicPartition;
 
-/// How long a task is stuck before the reason is looked up: as long as producers by default keep a transaction open.
+/// How long a task is stuck before the reason is looked up: the default timeout of producers' transactions.
 const STUCK_MIN: Duration = Duration::from_secs(60);
-/// A task that was not noted for this long no longer belongs to this process.
-const NOTED_MAX: Duration = Duration::from_secs(10);
-/// How often one task is looked up.
+/// A task that was not recorded for this long no longer belongs to this process.
+const FORGET_AFTER: Duration = Duration::from_secs(10);
+/// The least interval between two lookups of one task.
 const LOOKUP_INTERVAL: Duration = Duration::from_secs(30);
-/// How often one task is logged.
+/// The least interval between two log lines about one task.
 const LOG_INTERVAL: Duration = Duration::from_secs(600);
-/// How long the lookup may take: the watch waits for it, and the end of the process for the watch. A leader that is
-/// gone does not answer.
+/// How long a lookup may take: the watch waits for it, and the end of the process waits for the watch. A leader that is
+/// down does not respond.
 const LOOKUP_WAIT: Duration = Duration::from_secs(1);
 
-/// The tasks that are stuck with more to read.
+/// The tasks that are stuck although there is more to read.
 #[derive(Default)]
 pub struct HeldUp(Mutex<BTreeMap<TopicPartition, Stuck>>);
 
+/// A stuck task. All times are on the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 struct Stuck {
     next: i64,
     since: Duration,
-    noted: Duration,
-    looked_up: Option<Duration>,
-    logged: Option<Duration>,
-    /// Whether the last lookup found no transaction. It may have ended just then: the next lookup counts.
+    recorded_at: Duration,
+    looked_up_at: Option<Duration>,
+    logged_at: Option<Duration>,
+    /// Whether the last lookup found no transaction. The transaction may just have ended, so the next lookup decides.
     is_suspected: bool,
-    /// Whether no transaction is the reason.
+    /// Whether it was found that no transaction is the reason.
     is_starved: bool,
 }
 
 impl HeldUp {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<TopicPartition, Stuck>> {
+    fn stuck_tasks(&self) -> MutexGuard<'_, BTreeMap<TopicPartition, Stuck>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the offset at which a task waits for records that exist and do not arrive; `None` if it is not waiting.
-    /// Whether it was found that no transaction is the reason.
-    pub fn note(&self, partition: &TopicPartition, next: Option<i64>, now: Duration) -> bool {
-        let mut all = self.all();
+    /// Records the offset at which a task waits for records that exist but do not arrive; `None` if it is not waiting.
+    /// Returns whether the task is starved.
+    pub fn record(&self, partition: &TopicPartition, next: Option<i64>, now: Duration) -> bool {
+        let mut stuck_tasks = self.stuck_tasks();
         let Some(next) = next else {
-            all.remove(partition);
+            stuck_tasks.remove(partition);
             return false;
         };
-        match all.get_mut(partition).filter(|stuck| stuck.next == next) {
+        match stuck_tasks.get_mut(partition).filter(|stuck| stuck.next == next) {
             Some(stuck) => {
-                stuck.noted = now;
+                stuck.recorded_at = now;
                 stuck.is_starved
             }
             None => {
                 let stuck = Stuck {
                     next,
                     since: now,
-                    noted: now,
-                    looked_up: None,
-                    logged: None,
+                    recorded_at: now,
+                    looked_up_at: None,
+                    logged_at: None,
                     is_suspected: false,
                     is_starved: false,
                 };
-                all.insert(partition.clone(), stuck);
+                stuck_tasks.insert(partition.clone(), stuck);
                 false
             }
         }
     }
 
-    /// The task to look up now, with its offset and since when it is stuck: of those that are due, the one whose last
-    /// lookup is longest ago.
-    fn due(&self, now: Duration) -> Option<(TopicPartition, Stuck)> {
-        let mut all = self.all();
-        all.retain(|_, stuck| now.saturating_sub(stuck.noted) < NOTED_MAX);
-        let passed = |at: Option<Duration>, interval| at.is_none_or(|at| now.saturating_sub(at) >= interval);
+    /// The stuck task to look up now: of the tasks that are due, the one whose last lookup is longest ago.
+    fn next_due(&self, now: Duration) -> Option<(TopicPartition, Stuck)> {
+        let mut stuck_tasks = self.stuck_tasks();
+        stuck_tasks.retain(|_, stuck| now.saturating_sub(stuck.recorded_at) < FORGET_AFTER);
+        let has_passed = |at: Option<Duration>, interval| at.is_none_or(|at| now.saturating_sub(at) >= interval);
         let is_due = |stuck: &Stuck| {
             now.saturating_sub(stuck.since) >= STUCK_MIN
-                && passed(stuck.looked_up, LOOKUP_INTERVAL)
-                && passed(stuck.logged, LOG_INTERVAL)
+                && has_passed(stuck.looked_up_at, LOOKUP_INTERVAL)
+                && has_passed(stuck.logged_at, LOG_INTERVAL)
         };
-        let due = all.iter_mut().filter(|(_, stuck)| is_due(stuck));
-        let (partition, stuck) = due.min_by_key(|(_, stuck)| stuck.looked_up)?;
-        stuck.looked_up = Some(now);
+        let next_due = stuck_tasks.iter_mut().filter(|(_, stuck)| is_due(stuck));
+        let (partition, stuck) = next_due.min_by_key(|(_, stuck)| stuck.looked_up_at)?;
+        stuck.looked_up_at = Some(now);
         Some((partition.clone(), *stuck))
     }
 
-    /// A lookup has found no transaction. Whether the one before it had not, either.
+    /// Records that a lookup has found no transaction. Returns whether the previous lookup found none, either.
     fn suspect(&self, partition: &TopicPartition) -> bool {
-        let mut all = self.all();
-        all.get_mut(partition).is_some_and(|stuck| std::mem::replace(&mut stuck.is_suspected, true))
+        let mut stuck_tasks = self.stuck_tasks();
+        stuck_tasks.get_mut(partition).is_some_and(|stuck| std::mem::replace(&mut stuck.is_suspected, true))
     }
 
-    fn logged(&self, partition: &TopicPartition, now: Duration, is_starved: bool) {
-        if let Some(stuck) = self.all().get_mut(partition) {
-            (stuck.logged, stuck.is_starved, stuck.is_suspected) = (Some(now), is_starved, is_starved);
+    fn mark_logged(&self, partition: &TopicPartition, now: Duration, is_starved: bool) {
+        if let Some(stuck) = self.stuck_tasks().get_mut(partition) {
+            (stuck.logged_at, stuck.is_starved, stuck.is_suspected) = (Some(now), is_starved, is_starved);
         }
     }
 }
 
-/// Looks up one task that is stuck, and logs it if a transaction is the reason.
+/// Looks up one stuck task, and logs the reason if it is found.
 pub fn check<C: Cluster>(cluster: &C, held_up: &HeldUp, now: Duration) {
-    let Some((partition, stuck)) = held_up.due(now) else { return };
+    let Some((partition, stuck)) = held_up.next_due(now) else { return };
     match cluster.open_transaction(&partition, LOOKUP_WAIT) {
         Ok(Some(open)) if open <= stuck.next => {
-            held_up.logged(&partition, now, false);
+            held_up.mark_logged(&partition, now, false);
             log(&partition, open, now.saturating_sub(stuck.since));
         }
-        // Only brokers that others use can refuse to hand records out.
+        // Only brokers in other processes can withhold records.
         Ok(_) if C::IS_SHARED && held_up.suspect(&partition) => {
-            held_up.logged(&partition, now, true);
+            held_up.mark_logged(&partition, now, true);
             tracing::warn!(
                 task = %partition,
                 offset = stuck.next,
                 stood_s = now.saturating_sub(stuck.since).as_secs(),
-                "the task waits: the input goes on and no open transaction is in front, but nothing arrives; look for errors of \
+                "the task waits: the input continues and no open transaction precedes it, but no records arrive; look for errors of \
                  Fetch in the brokers' logs"
             );
         }
-        Ok(_) => tracing::debug!(task = %partition, "it is stuck, but behind no transaction"),
-        Err(error) => tracing::debug!(task = %partition, reason = %error.message, "could not look up why it is stuck"),
+        Ok(_) => tracing::debug!(task = %partition, "the task is stuck, but not behind a transaction"),
+        Err(error) => {
+            tracing::debug!(task = %partition, reason = %error.message, "could not look up why the task is stuck")
+        }
     }
 }
 
-fn log(partition: &TopicPartition, offset: i64, stood: Duration) {
+fn log(partition: &TopicPartition, offset: i64, stuck_for: Duration) {
     tracing::warn!(
         task = %partition,
         offset,
-        stood_s = stood.as_secs(),
+        stood_s = stuck_for.as_secs(),
         "the task waits: a transaction of a producer of the input has been open there for a long time. It ends by its producer's \
          transaction.timeout.ms, 15 min at most unless brokers allow more; one that hangs for good is found by \
          kafka-transactions.sh find-hanging --topic {} --partition {}, and ended by its abort",
@@ -151,49 +153,49 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn due(held_up: &HeldUp, at: u32) -> usize {
-        usize::from(held_up.due(SECOND * at).is_some())
+    fn next_due(held_up: &HeldUp, at: u32) -> usize {
+        usize::from(held_up.next_due(SECOND * at).is_some())
     }
 
     #[test]
     fn stuck_task_is_looked_up_at_intervals() {
         let (held_up, partition) = (HeldUp::default(), TopicPartition::new("in", 0));
-        let mut looked_up = Vec::new();
+        let mut looked_up_at = Vec::new();
         for at in 0..130 {
-            held_up.note(&partition, Some(7), SECOND * at);
-            if due(&held_up, at) > 0 {
-                looked_up.push(at);
+            held_up.record(&partition, Some(7), SECOND * at);
+            if next_due(&held_up, at) > 0 {
+                looked_up_at.push(at);
             }
         }
-        assert_eq!(looked_up, [60, 90, 120]);
-        held_up.logged(&partition, SECOND * 130, false);
+        assert_eq!(looked_up_at, [60, 90, 120]);
+        held_up.mark_logged(&partition, SECOND * 130, false);
         for at in 130..=740 {
-            held_up.note(&partition, Some(7), SECOND * at);
-            assert_eq!(due(&held_up, at), usize::from(at == 730), "at {at}");
+            held_up.record(&partition, Some(7), SECOND * at);
+            assert_eq!(next_due(&held_up, at), usize::from(at == 730), "at {at}");
         }
     }
 
     #[test]
     fn task_is_starved_until_it_moves() {
         let (held_up, partition) = (HeldUp::default(), TopicPartition::new("in", 0));
-        assert!(!held_up.note(&partition, Some(7), SECOND));
-        held_up.logged(&partition, SECOND, true);
-        assert!(held_up.note(&partition, Some(7), SECOND * 2));
-        assert!(!held_up.note(&partition, Some(8), SECOND * 3));
-        held_up.logged(&partition, SECOND * 3, true);
-        assert!(!held_up.note(&partition, None, SECOND * 4) && !held_up.note(&partition, Some(8), SECOND * 5));
+        assert!(!held_up.record(&partition, Some(7), SECOND));
+        held_up.mark_logged(&partition, SECOND, true);
+        assert!(held_up.record(&partition, Some(7), SECOND * 2));
+        assert!(!held_up.record(&partition, Some(8), SECOND * 3));
+        held_up.mark_logged(&partition, SECOND * 3, true);
+        assert!(!held_up.record(&partition, None, SECOND * 4) && !held_up.record(&partition, Some(8), SECOND * 5));
     }
 
-    /// A transaction may have ended just before one lookup.
+    /// A transaction may have ended just before a lookup.
     #[test]
     fn task_is_starved_only_if_two_lookups_find_no_transaction() {
         let (held_up, partition) = (HeldUp::default(), TopicPartition::new("in", 0));
-        held_up.note(&partition, Some(7), SECOND);
+        held_up.record(&partition, Some(7), SECOND);
         assert_eq!([(); 2].map(|()| held_up.suspect(&partition)), [false, true]);
-        held_up.logged(&partition, SECOND, false);
+        held_up.mark_logged(&partition, SECOND, false);
         assert!(!held_up.suspect(&partition), "a transaction was found in between");
-        held_up.note(&partition, Some(8), SECOND);
-        assert!(!held_up.suspect(&partition), "it has moved");
+        held_up.record(&partition, Some(8), SECOND);
+        assert!(!held_up.suspect(&partition), "the task has moved");
     }
 
     #[test]
@@ -201,28 +203,28 @@ mod tests {
         let held_up = HeldUp::default();
         let [moves, goes, reads] = [0, 1, 2].map(|partition| TopicPartition::new("in", partition));
         for at in 0..100 {
-            held_up.note(&moves, Some(i64::from(at / 30)), SECOND * at);
+            held_up.record(&moves, Some(i64::from(at / 30)), SECOND * at);
             if at < 50 {
-                held_up.note(&goes, Some(7), SECOND * at);
+                held_up.record(&goes, Some(7), SECOND * at);
             }
-            held_up.note(&reads, (at != 59).then_some(7), SECOND * at);
-            assert_eq!(due(&held_up, at), 0, "at {at}");
+            held_up.record(&reads, (at != 59).then_some(7), SECOND * at);
+            assert_eq!(next_due(&held_up, at), 0, "at {at}");
         }
-        assert_eq!(held_up.all().len(), 2, "nothing stays of what has gone");
+        assert_eq!(held_up.stuck_tasks().len(), 2, "a task that has left is forgotten");
     }
 
     #[test]
     fn stuck_tasks_are_looked_up_one_at_a_time_in_turn() {
         let held_up = HeldUp::default();
-        let all: Vec<_> = (0..40).map(|partition| TopicPartition::new("in", partition)).collect();
-        let mut looked_up = Vec::new();
+        let stuck_tasks: Vec<_> = (0..40).map(|partition| TopicPartition::new("in", partition)).collect();
+        let mut looked_up_at = Vec::new();
         for at in (0..220).step_by(2) {
-            for partition in &all {
-                held_up.note(partition, Some(7), SECOND * at);
+            for partition in &stuck_tasks {
+                held_up.record(partition, Some(7), SECOND * at);
             }
-            looked_up.extend(held_up.due(SECOND * at).map(|(partition, _)| partition));
+            looked_up_at.extend(held_up.next_due(SECOND * at).map(|(partition, _)| partition));
         }
-        // More than can be looked up before the first is due again: none is left out because of that.
-        assert_eq!(looked_up, [&all[..], &all[..]].concat());
+        // There are more tasks than can be looked up before the first is due again, but no task is skipped.
+        assert_eq!(looked_up_at, [&stuck_tasks[..], &stuck_tasks[..]].concat());
     }
 }

@@ -1,12 +1,12 @@
-//! A task's hold on its store: locking it within this process, opening it, and replacing a store that cannot be built
-//! upon.
+//! A task's hold on its store: locks the store within this process, opens it, and replaces a store that cannot be
+//! updated from the changelog.
 //!
-//! Such a store may be the last copy of what it remembers. So it is set aside ([`crate::state::aside`]), another is
-//! built in its place, and it is removed only when that one is complete and the task continues with it
-//! ([`Held::drop_former`]). A refusal puts it back ([`Held::give_back`]). A complete store that is merely behind gets a
-//! copy set aside in the same way, unless everything it lacks is written in one batch. If the process is killed in
-//! between, it finds both when it restarts, and continues building: a rebuilt store names a transaction only once it
-//! is complete.
+//! Such a store may be the only copy of its contents. So it is set aside ([`crate::state::aside`]), another is built in
+//! its place, and the former store is removed only when the new one is complete and the task continues with it
+//! ([`LockedStore::remove_set_aside`]). A refusal puts it back ([`LockedStore::put_back_set_aside`]). For a complete
+//! store that is merely behind, a copy is set aside in the same way, unless everything that it lacks is written in one
+//! batch. If the process is killed in between, it finds both stores when it restarts, and continues to build: a rebuilt
+//! store names a transaction only once it is complete.
 
 use std::path::Path;
 
@@ -28,28 +28,28 @@ pub struct Applied {
     pub position: Option<ChangelogOffset>,
 }
 
-/// A store and the proof that nobody else in this process has it open. The store is dropped before the lock.
-pub struct Held {
+/// A store and the lock that keeps other tasks in this process from opening it. The store is dropped before the lock.
+pub struct LockedStore {
     /// The store.
     pub store: Store,
-    /// Whether it is known to hold everything that was committed: this task has applied the last of it, and nothing of
-    /// its own can have been committed since. Others cannot commit before this task's membership has ended, and the
-    /// task with it.
+    /// Whether the store is known to hold everything that was committed: this task has applied its last transaction,
+    /// and none of its own can have been committed since. Other owners cannot commit before this task's membership has
+    /// ended, which also ends the task.
     pub is_latest: bool,
-    /// How far the store has applied its changelog, once it was examined.
+    /// How far the store has applied its changelog, after it was examined.
     pub applied: Applied,
     lock: StoreLock,
 }
 
-/// Opens the store in `dir` of the task that reads `input`; `None` while another lane holds it. A damaged store is replaced
-/// by a new one: `damaged` says what an earlier reader found wrong with its files, and is cleared. `from` is the start of the
-/// changelog.
-pub fn take(
+/// Opens the store in `dir` of the task that reads `input`; `None` while another lane holds it. A damaged store is
+/// replaced by a new one: `damaged` says what an earlier reader found wrong with its files, and is cleared. `from` is
+/// the start of the changelog.
+pub fn open(
     context: &Context,
     (input, dir): (&TopicPartition, &Path),
     damaged: &mut Option<String>,
     from: ChangelogOffset,
-) -> Result<Option<Held>, Setback> {
+) -> Result<Option<LockedStore>, Setback> {
     let Some(lock) = context.registry.try_lock(dir) else { return Ok(None) };
     aside::recover(lock.path(), &context.memory)?;
     let opened = match damaged.take() {
@@ -57,7 +57,7 @@ pub fn take(
         None => Store::open(lock.path(), &context.memory),
     };
     match opened {
-        Ok(store) => Ok(Some(Held::of(store, lock))),
+        Ok(store) => Ok(Some(LockedStore::of(store, lock))),
         Err(state::Error::Damaged { reason, .. }) => {
             let held = replace(context, lock, from, (&reason, false))?;
             tracing::error!(task = %input, reason, "store is damaged; rebuilding it from the changelog");
@@ -67,13 +67,13 @@ pub fn take(
     }
 }
 
-impl Held {
+impl LockedStore {
     fn of(store: Store, lock: StoreLock) -> Self {
         Self { store, is_latest: false, applied: Applied::default(), lock }
     }
 
-    /// Opens another store in place of this one, which cannot be built upon; it has to be examined like any other.
-    /// `from` is the changelog's start, `partition` the task's.
+    /// Opens another store in place of this one, which cannot be updated; the new store has to be examined like any
+    /// other. `from` is the changelog's start, `partition` the task's partition.
     pub fn replace(
         self,
         context: &Context,
@@ -85,7 +85,7 @@ impl Held {
         let is_complete = meta.is_some_and(|meta| meta.token.is_some() && meta.partition == partition);
         let Self { mut store, lock, .. } = self;
         if is_complete {
-            // Whatever was set aside goes.
+            // This store replaces the one set aside, which is removed next: it must be durable first.
             store.flush()?;
         }
         drop(store);
@@ -93,15 +93,15 @@ impl Held {
     }
 
     /// Keeps a copy of the store, which is complete, before a load changes it.
-    pub fn keep_copy(&mut self, context: &Context) -> Result<(), Setback> {
+    pub fn copy_aside(&mut self, context: &Context) -> Result<(), Setback> {
         let (dir, memory) = (self.lock.path(), &context.memory);
-        if aside::stands_aside(dir, memory)? {
-            // An earlier one: the process was killed before it was removed, or before the load; or the sink's row was
+        if aside::is_set_aside(dir, memory)? {
+            // An earlier copy: the process was killed before it was removed, or before the load; or the sink's row was
             // not compared with this store, but every owner that has committed since has compared it.
             self.store.flush()?;
             aside::remove_aside(dir, memory)?;
         }
-        aside::keep_copy(&mut self.store, dir, memory)?;
+        aside::copy_aside(&mut self.store, dir, memory)?;
         crash::point(crash::Point::StoreSetAside);
         Ok(())
     }
@@ -117,11 +117,11 @@ impl Held {
     }
 
     /// The position record of the store that was set aside; `None` if there is none or it cannot be read.
-    pub fn former(&self, context: &Context) -> Result<Option<PositionRecord>, Setback> {
-        if !aside::stands_aside(self.lock.path(), &context.memory)? {
+    pub fn former_position(&self, context: &Context) -> Result<Option<PositionRecord>, Setback> {
+        if !aside::is_set_aside(self.lock.path(), &context.memory)? {
             return Ok(None);
         }
-        match Store::open(&aside::aside_of(self.lock.path()), &context.memory) {
+        match Store::open(&aside::aside_path(self.lock.path()), &context.memory) {
             Ok(former) => {
                 let position = former.get(POSITION_KEY).ok().flatten();
                 Ok(position.and_then(|bytes| PositionRecord::decode_either(&bytes).ok()))
@@ -131,9 +131,9 @@ impl Held {
         }
     }
 
-    /// The store is complete and says so: whatever is set aside is no longer needed.
-    pub fn drop_former(&mut self, context: &Context) -> Result<(), Setback> {
-        if !aside::stands_aside(self.lock.path(), &context.memory)? {
+    /// Removes the store that was set aside, if there is one: this store is complete.
+    pub fn remove_set_aside(&mut self, context: &Context) -> Result<(), Setback> {
+        if !aside::is_set_aside(self.lock.path(), &context.memory)? {
             return Ok(());
         }
         self.store.flush()?;
@@ -141,46 +141,46 @@ impl Held {
         Ok(aside::remove_aside(self.lock.path(), &context.memory)?)
     }
 
-    /// The task is refused: what was set aside is put back, unless the store built in its place is complete, and so the
-    /// better one.
-    pub fn give_back(self, context: &Context) -> Result<(), state::Error> {
+    /// Puts the store that was set aside back, since the task is refused; unless the store built in its place is
+    /// complete, and so the better one.
+    pub fn put_back_set_aside(self, context: &Context) -> Result<(), state::Error> {
         let Self { store, lock, .. } = self;
         let is_complete = store.meta().ok().flatten().is_some_and(|meta| meta.token.is_some());
         drop(store);
-        if is_complete || !aside::stands_aside(lock.path(), &context.memory)? {
+        if is_complete || !aside::is_set_aside(lock.path(), &context.memory)? {
             return Ok(());
         }
         put_back(context, &lock)
     }
 }
 
-/// Opens another store in place of one that cannot be built upon for this `reason`: the one set aside, which may be
+/// Opens another store in place of one that cannot be updated for this `reason`: the one set aside, which may be
 /// better, or else a new one. The unusable store `is_complete` if it is the result of a transaction of this partition.
 fn replace(
     context: &Context,
     lock: StoreLock,
     from: ChangelogOffset,
     (reason, is_complete): (&str, bool),
-) -> Result<Held, Setback> {
+) -> Result<LockedStore, Setback> {
     let (dir, memory) = (lock.path(), &context.memory);
-    if aside::stands_aside(dir, memory)? {
+    if aside::is_set_aside(dir, memory)? {
         if !is_complete {
             put_back(context, &lock)?;
-            return Ok(Held::of(Store::open(dir, memory)?, lock));
+            return Ok(LockedStore::of(Store::open(dir, memory)?, lock));
         }
-        // It was complete: the store set aside for it should have been removed.
+        // The unusable store was complete: the store set aside for it should have been removed.
         resume::check_rebuild(from, reason)?;
         aside::remove_aside(dir, memory)?;
     }
     resume::check_rebuild(from, reason)?;
     aside::set_aside(dir, memory)?;
     crash::point(crash::Point::StoreSetAside);
-    Ok(Held::of(Store::open(dir, memory)?, lock))
+    Ok(LockedStore::of(Store::open(dir, memory)?, lock))
 }
 
 /// Puts the store that was set aside back.
 fn put_back(context: &Context, lock: &StoreLock) -> Result<(), state::Error> {
-    aside::remove_built(lock.path(), &context.memory)?;
+    aside::remove_store(lock.path(), &context.memory)?;
     crash::point(crash::Point::BeforePutBack);
     aside::put_back(lock.path(), &context.memory)
 }

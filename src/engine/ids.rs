@@ -1,15 +1,15 @@
-//! The transactional ids that this process writes under.
+//! The transactional ids under which this process writes.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The transactional ids that this process is writing under: it never fences itself.
+/// The transactional ids in use in this process: it never fences its own ids.
 #[derive(Clone, Debug, Default)]
 pub struct Ids(Arc<Mutex<BTreeSet<String>>>);
 
 impl Ids {
     /// Counts `id` as in use until the returned value is dropped.
-    pub fn take(&self, id: &str) -> InUse {
+    pub fn register(&self, id: &str) -> InUse {
         self.with(|ids| ids.insert(id.to_owned()));
         InUse { ids: self.clone(), id: id.to_owned() }
     }
@@ -19,8 +19,8 @@ impl Ids {
         self.with(|ids| ids.iter().cloned().collect())
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut BTreeSet<String>) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, access: impl FnOnce(&mut BTreeSet<String>) -> T) -> T {
+        access(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn id_is_in_use_until_dropped() {
         let ids = Ids::default();
-        let (a, b) = (ids.take("a"), ids.take("b"));
+        let (a, b) = (ids.register("a"), ids.register("b"));
         assert_eq!(ids.in_use(), ["a", "b"]);
         drop(a);
         assert_eq!(ids.in_use(), ["b"]);

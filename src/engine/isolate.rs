@@ -3,57 +3,57 @@
 //! After a delivery failure the task leaves the lane's shared transactions: it reads its input with its own reader and
 //! writes with its own producer, never waiting for a delivery, so that an output partition without a leader holds up
 //! only its own input partition. If the cluster refuses a record in a batch, the task tries half as many records, until
-//! the record is found; `on_unsendable` then applies to it. Once the task is past the trouble it returns to the shared
-//! transactions.
+//! the record is found; `on_unsendable` then applies to it. Once the task is past the refused or undelivered records,
+//! it returns to the shared transactions.
 //!
 //! A lane has a few slots for this ([`super::limits::Limits::isolated_max`]), since each takes two clients with memory,
-//! connections and perhaps threads of their own; the lane decides which task is next. A turn ends at the first trouble,
-//! and when nothing could be read for `IDLE_MAX`.
+//! connections and perhaps threads of their own; the lane decides which task is next. A
+//! task returns its slot at the first failure, or when no record has arrived for `IDLE_MAX`.
 
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, ErrorKind, Reader, RecordBatch};
-use crate::effect::{self, Failed};
+use crate::effect::{self, CommitError};
 use crate::observe::LaneMetrics;
 
 use super::changelog_loss;
 use super::claims::Ownership;
 use super::context::{Context, backoff};
 use super::failure::{Cause, Failure, Undone};
-use super::process::{Portion, Scratch, process};
+use super::process::{BatchPortion, Scratch, process};
 use super::resume::Refusal;
 use super::share::{Stop, TaskId};
 use super::task::{Phase, Task, Tasks};
-use super::transact::{Committed, OpenSink};
+use super::transact::{CommitOutcome, LaneSink};
 
 mod isolated;
 
-pub use isolated::{Isolated, Quarantine};
+pub use isolated::{IsolatedWork, Quarantine};
 
-/// How long a task with a slot may find nothing to read while others wait for one.
+/// How long a task with a slot may read no record while other tasks wait for a slot.
 const IDLE_MAX: Duration = Duration::from_secs(2);
 
 /// The result of a step of an isolated task.
-pub enum Outcome {
+pub enum StepOutcome {
     /// Nothing to do yet.
     Waiting,
-    /// Nothing to read for a long time: others may have its slot.
+    /// No record has arrived for a long time: another task may have its slot.
     Idle,
-    /// Something was done.
+    /// There was progress.
     Worked,
     /// Everything before a record is committed, and the task stops there.
     Stopped(Stop),
-    /// The trouble is over: the task can share transactions again.
+    /// The task is past the refused or undelivered records: it can share transactions again.
     Recovered,
     /// Its transaction was aborted: the task must restore.
     SetBack(Cause),
 }
 
 /// The parts of the lane that an isolated task works with.
-pub struct Means<'a, C: Cluster> {
+pub struct LaneParts<'a, C: Cluster> {
     /// What all lanes share.
     pub context: &'a Context,
-    /// Where topics live.
+    /// The cluster.
     pub cluster: &'a C,
     /// The lane's tasks.
     pub tasks: &'a mut Tasks<C>,
@@ -61,19 +61,19 @@ pub struct Means<'a, C: Cluster> {
     pub member: &'a C::Member,
     /// Memory for batches.
     pub scratch: &'a mut Scratch,
-    /// Where counts go.
+    /// The lane's metrics.
     pub metrics: &'a LaneMetrics,
     /// Access to the topology's sink, if it has one.
-    pub sink: Option<&'a mut OpenSink>,
+    pub sink: Option<&'a mut LaneSink>,
 }
 
-/// Takes an isolated task one step further. Never waits for a delivery.
-pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
-    let task = means.tasks.get_mut(&id).expect("the lane steps its own tasks");
-    let Phase::Isolated(own) = &mut task.phase else { return Outcome::Waiting };
-    let Some(mut isolated) = own.take() else { return Outcome::Waiting };
-    let stepped = if isolated.sealed { finish(means, id, &mut isolated) } else { advance(means, id, &mut isolated) };
-    let task = means.tasks.get_mut(&id).expect("still there");
+/// Performs the next step of an isolated task. Never waits for a delivery.
+pub fn step<C: Cluster>(parts: &mut LaneParts<'_, C>, id: TaskId) -> StepOutcome {
+    let task = parts.tasks.get_mut(&id).expect("the lane steps its own tasks");
+    let Phase::Isolated(isolated) = &mut task.phase else { return StepOutcome::Waiting };
+    let Some(mut isolated) = isolated.take() else { return StepOutcome::Waiting };
+    let stepped = if isolated.sealed { finish(parts, id, &mut isolated) } else { advance(parts, id, &mut isolated) };
+    let task = parts.tasks.get_mut(&id).expect("still there");
     let failure = match stepped {
         Ok(outcome) => {
             task.phase = Phase::Isolated(Some(isolated));
@@ -83,29 +83,29 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
     };
     task.set_phase(Phase::Waiting { until: Duration::ZERO });
     task.unsettle();
-    let aborted = isolated.transactor.abort(means.cluster, &failure.cause, means.metrics);
-    if let Some(fallen_back) = changelog_loss::detect(means.tasks, &aborted.delivered).pop() {
-        return Outcome::SetBack(fallen_back.cause);
+    let aborted = isolated.transactor.abort(parts.cluster, &failure.cause, parts.metrics);
+    if let Some(loss) = changelog_loss::detect(parts.tasks, &aborted.delivered).pop() {
+        return StepOutcome::SetBack(loss.cause);
     }
-    let task = means.tasks.get_mut(&id).expect("still there");
-    if means.sink.is_some() {
-        return Outcome::SetBack(set_back_by_sink(means.context, task, isolated.tried, failure.cause));
+    let task = parts.tasks.get_mut(&id).expect("still there");
+    if parts.sink.is_some() {
+        return StepOutcome::SetBack(set_back_by_sink(parts.context, task, isolated.attempted, failure.cause));
     }
     let refused = aborted.undelivered.into_iter().find(|failure| failure.refused).map(|failure| failure.message);
     let last = aborted.shares.first().map(|share| share.position.next - 1);
-    let tried = (isolated.tried, last.unwrap_or(task.committed.next - 1));
-    Outcome::SetBack(narrow_down(means.context, task, refused, tried).unwrap_or(failure.cause))
+    let attempted = (isolated.attempted, last.unwrap_or(task.committed.next - 1));
+    StepOutcome::SetBack(narrow_down(parts.context, task, refused, attempted).unwrap_or(failure.cause))
 }
 
-/// Learns from a failed try: if a single record was refused, it is unsendable; if it was one of several, half as many
-/// are tried next; after any other failure the task tries again later. Returns the reason to stop if there is no way
-/// forward, because the dead letter topic refuses the record as well. `tried` records were sent, the last of them from
-/// offset `last`.
+/// Evaluates a failed attempt: if a single record was refused, it is unsendable; if one of several was refused, the
+/// next attempt sends half as many; after any other failure the task tries again later. Returns the reason to stop if
+/// the dead letter topic refuses the record as well. The attempt sent `attempted` records, the last of them from offset
+/// `last`.
 fn narrow_down<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,
     refused: Option<String>,
-    (tried, last): (usize, i64),
+    (attempted, last): (usize, i64),
 ) -> Option<Cause> {
     let quarantine = task.trouble.quarantine.as_mut()?;
     match refused {
@@ -113,8 +113,8 @@ fn narrow_down<C: Cluster>(
             return Some(Cause::Refused(Refusal::Undeliverable { input: task.input.clone(), offset: last, message }));
         }
         Some(message) => {
-            quarantine.refused(tried, (last, message));
-            // The search for the record gets closer each time and so ends: no need to wait before the next try.
+            quarantine.on_refused(attempted, (last, message));
+            // The search for the record surely ends, since each attempt is smaller: the next attempt need not wait.
             task.trouble.attempts = 0;
         }
         None => {
@@ -125,19 +125,19 @@ fn narrow_down<C: Cluster>(
     None
 }
 
-/// With a sink, a record that a topic refused is already committed by the sink: its redo is played, and a redo that
-/// cannot be played stops the task. A transaction that the sink refuses is tried with fewer records; anything else is
-/// tried again later.
-fn set_back_by_sink<C: Cluster>(context: &Context, task: &mut Task<C>, tried: usize, cause: Cause) -> Cause {
+/// Evaluates a failed attempt with a sink. A record that a topic refused is already committed by the sink: its redo is
+/// played, and a redo that cannot be played stops the task. A transaction that the sink refuses is attempted with fewer
+/// records, and any other transaction is attempted again later.
+fn set_back_by_sink<C: Cluster>(context: &Context, task: &mut Task<C>, attempted: usize, cause: Cause) -> Cause {
     let Some(quarantine) = &mut task.trouble.quarantine else { return cause };
     match &cause {
-        Cause::Sink(Undone { failed: Failed::Refused(_), .. }) => quarantine.bisect.on_refused(tried),
-        Cause::Sink(Undone { failed: Failed::Rejected(_), .. }) => {}
+        Cause::Sink(Undone { failed: CommitError::Refused(_), .. }) => quarantine.bisect.on_refused(attempted),
+        Cause::Sink(Undone { failed: CommitError::Rejected(_), .. }) => {}
         cause => {
-            if let Cause::Sink(Undone { failed: Failed::Held(error), .. }) = cause
+            if let Cause::Sink(Undone { failed: CommitError::Held(error), .. }) = cause
                 && error.kind == effect::ErrorKind::Lasting
             {
-                // Beside other records it may show whether a record is to blame.
+                // A transaction with more records may show whether a single record is the cause.
                 quarantine.bisect.end();
             }
             quarantine.retry_at = context.clock.monotonic() + backoff(quarantine.attempts);
@@ -147,60 +147,68 @@ fn set_back_by_sink<C: Cluster>(context: &Context, task: &mut Task<C>, tried: us
     cause
 }
 
-/// Reads the next records, takes them through the task and seals the transaction.
-fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Failure> {
-    let Means { context, cluster, tasks, scratch, member, metrics, sink } = means;
+/// Reads the next records, processes them and seals the transaction.
+fn advance<C: Cluster>(
+    parts: &mut LaneParts<'_, C>,
+    id: TaskId,
+    isolated: &mut IsolatedWork<C>,
+) -> Result<StepOutcome, Failure> {
+    let LaneParts { context, cluster, tasks, scratch, member, metrics, sink } = parts;
     let task = tasks.get_mut(&id).expect("the lane steps its own tasks");
     let quarantine = task.trouble.quarantine.as_ref().expect("an isolated task is in quarantine");
     if task.committed.next >= quarantine.until {
-        return Ok(Outcome::Recovered);
+        return Ok(StepOutcome::Recovered);
     }
     // A record found to be unsendable is handled on its own.
     let records_max = if quarantine.unsendable.is_some() { 1 } else { quarantine.bisect.records_max() };
-    if isolated.taken >= isolated.batch.len() {
-        isolated.taken = 0;
+    if isolated.processed_count >= isolated.batch.len() {
+        isolated.processed_count = 0;
         isolated.reader.read(&mut isolated.batch, records_max, Duration::ZERO).map_err(Failure::cluster)?;
     }
     if isolated.batch.is_empty() {
         if isolated.reader.position() >= quarantine.until {
-            return Ok(Outcome::Recovered);
+            return Ok(StepOutcome::Recovered);
         }
         let now = context.clock.monotonic();
         let idle = now.saturating_sub(*isolated.idle_since.get_or_insert(now));
-        return Ok(if idle >= IDLE_MAX { Outcome::Idle } else { Outcome::Waiting });
+        return Ok(if idle >= IDLE_MAX { StepOutcome::Idle } else { StepOutcome::Waiting });
     }
     isolated.idle_since = None;
     isolated.transactor.prepare(cluster).map_err(Failure::cluster)?;
-    let indices: Vec<usize> = (isolated.taken..isolated.batch.len()).collect();
-    isolated.tried = indices.len();
+    let indices: Vec<usize> = (isolated.processed_count..isolated.batch.len()).collect();
+    isolated.attempted = indices.len();
     let ownership = Ownership { context, tasks, member, transactor: &mut isolated.transactor, metrics };
     ownership.claim(id, |_| false).map_err(Failure::cluster)?;
-    let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(Outcome::Waiting) };
-    let (share, producer) = isolated.transactor.touch(context, id, &work.task.committed).map_err(Failure::cluster)?;
-    let portion = Portion { batch: &isolated.batch, indices: &indices, room: context.isolated_room };
+    let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(StepOutcome::Waiting) };
+    let (share, producer) = isolated.transactor.enlist(context, id, &work.task.committed).map_err(Failure::cluster)?;
+    let portion = BatchPortion { batch: &isolated.batch, indices: &indices, room: context.isolated_room };
     let added = process(context, &work, share, &portion, producer, scratch)?;
-    isolated.tried = added.records;
-    isolated.taken += added.records;
+    isolated.attempted = added.records;
+    isolated.processed_count += added.records;
     isolated.transactor.add(added);
     isolated.transactor.seal(context, tasks, member, sink.as_deref_mut())?;
     isolated.sealed = true;
-    Ok(Outcome::Worked)
+    Ok(StepOutcome::Worked)
 }
 
 /// Commits once everything is delivered; fails as soon as a delivery has failed.
-fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Failure> {
+fn finish<C: Cluster>(
+    parts: &mut LaneParts<'_, C>,
+    id: TaskId,
+    isolated: &mut IsolatedWork<C>,
+) -> Result<StepOutcome, Failure> {
     if isolated.transactor.has_failed() {
-        // No use waiting: the client keeps the other records until they time out.
+        // Waiting is useless: the client keeps the other records until they time out.
         return Err(Failure::cluster(cluster::Error::new(ErrorKind::Abort, "a record could not be delivered")));
     }
     if isolated.transactor.in_flight() > 0 {
-        return Ok(Outcome::Waiting);
+        return Ok(StepOutcome::Waiting);
     }
-    let membership = isolated.transactor.membership(means.member)?;
-    let Committed { failures, stops, .. } =
-        isolated.transactor.commit(means.context, means.tasks, membership, means.metrics, None)?;
+    let membership = isolated.transactor.membership(parts.member)?;
+    let CommitOutcome { failures, stops, .. } =
+        isolated.transactor.commit(parts.context, parts.tasks, membership, parts.metrics, None)?;
     isolated.sealed = false;
-    let task = means.tasks.get_mut(&id).expect("still there");
+    let task = parts.tasks.get_mut(&id).expect("still there");
     if let Some(quarantine) = &mut task.trouble.quarantine {
         quarantine.attempts = 0;
         quarantine.unsendable = None;
@@ -208,7 +216,7 @@ fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isola
     }
     match (failures.into_iter().next(), stops.into_iter().next()) {
         (Some(failure), _) => Err(failure),
-        (None, Some((_, stop))) => Ok(Outcome::Stopped(stop)),
-        (None, None) => Ok(Outcome::Worked),
+        (None, Some((_, stop))) => Ok(StepOutcome::Stopped(stop)),
+        (None, None) => Ok(StepOutcome::Worked),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! This takes three passes, so that the store is read once for all keys of the batch, in ascending order: the fields of
 //! every record are read; their entries are fetched; then the records are evaluated ([`dedup::evaluate`]) one after the
-//! other in input order, each seeing what those before it have left in the overlay.
+//! other in input order, each with the entries that the records before it have left in the overlay.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::state::{self, KeyHash, Overlay, Store};
 
 use super::audit::Dropped;
 use super::context::Context;
-use super::gate::Ahead;
+use super::gate::LookAhead;
 use super::share::Share;
 use super::task::Work;
 
@@ -34,21 +34,23 @@ pub struct Judge {
     readings: Vec<Option<Reading>>,
     /// The entries found in the store, one after the other.
     bytes: Vec<u8>,
-    /// The keys to look up; and their order: of each its first 12 bytes, then its index in `wanted`.
+    /// The keys to look up.
     wanted: Vec<Wanted>,
+    /// The order of the keys: for each key its first 12 bytes, then its index in `wanted`.
     order: Vec<u128>,
-    /// Where in `bytes` the entries of each row are, and where each record's rows start.
+    /// The ranges of `bytes` that hold the entries of each row.
     found: Vec<Found>,
+    /// The index in `found` of each record's first row.
     first_rows: Vec<usize>,
     evaluator: Evaluator,
-    /// The offset of the record being worked on, in case of a panic.
+    /// The offset of the record in progress, in case of a panic.
     pub in_progress: Option<i64>,
 }
 
-/// What the store holds for a row.
+/// The entries that the store holds for a row.
 #[derive(Clone, Debug)]
 struct Found {
-    /// Of the row's key.
+    /// The hash of the row's key.
     hash: KeyHash,
     entry: Option<Range<usize>>,
     table: Option<Range<usize>>,
@@ -58,33 +60,35 @@ struct Found {
 struct Wanted {
     /// Its range in the arena.
     key: Range<usize>,
-    /// Which of the distinct keys it is.
+    /// The index of the key among the distinct keys.
     number: usize,
-    /// The row it belongs to.
+    /// The index of the row that it belongs to.
     row: usize,
     /// Whether it is the key of the row's table.
     is_table: bool,
 }
 
-/// The bits of an element of [`Judge::order`] that are its index.
-const INDEX: u128 = u32::MAX as u128;
-/// How many records' keys are fetched by the processor at a time before these are judged.
-const FETCHED: usize = 32;
+/// The bits of an element of [`Judge::order`] that hold the index.
+const INDEX_MASK: u128 = u32::MAX as u128;
+/// The number of records whose keys are prefetched into the processor's cache at once, before they are judged.
+const PREFETCH_RECORDS: usize = 32;
 
-/// What stands for a key in [`Judge::order`]: to sort numbers is far cheaper than to look at keys.
-fn in_order(key: &[u8], index: usize) -> u128 {
-    state::key_head(key) & !INDEX | index as u128
+/// The number that represents a key in [`Judge::order`]: sorting numbers is far cheaper than comparing keys.
+fn sort_key(key: &[u8], index: usize) -> u128 {
+    state::key_head(key) & !INDEX_MASK | index as u128
 }
 
-/// Sorts the keys; returns each once, and notes for every wanted key which of these it is.
+/// Sorts the keys. Returns the distinct keys, and sets the index among them of every wanted key.
 fn distinct<'a>(wanted: &mut [Wanted], order: &mut [u128], arena: &'a [u8]) -> Vec<&'a [u8]> {
     order.sort_unstable();
-    for alike in order.chunk_by_mut(|a, b| a & !INDEX == b & !INDEX).filter(|alike| alike.len() > 1) {
-        alike.sort_unstable_by_key(|at| &arena[wanted[(at & INDEX) as usize].key.clone()]);
+    for equal_heads in
+        order.chunk_by_mut(|a, b| a & !INDEX_MASK == b & !INDEX_MASK).filter(|equal_heads| equal_heads.len() > 1)
+    {
+        equal_heads.sort_unstable_by_key(|at| &arena[wanted[(at & INDEX_MASK) as usize].key.clone()]);
     }
     let mut keys: Vec<&[u8]> = Vec::with_capacity(order.len());
     for at in order {
-        let wanted = &mut wanted[(*at & INDEX) as usize];
+        let wanted = &mut wanted[(*at & INDEX_MASK) as usize];
         let key = &arena[wanted.key.clone()];
         if keys.last() != Some(&key) {
             keys.push(key);
@@ -94,20 +98,20 @@ fn distinct<'a>(wanted: &mut [Wanted], order: &mut [u128], arena: &'a [u8]) -> V
     keys
 }
 
-/// What a task remembers: what is in the overlay, or else what the store held when it was read.
+/// A task's entries: from the overlay or, if it has none, from the store as it was read.
 struct Remembered<'a> {
     overlay: &'a Overlay,
-    /// What stands before the overlay, where records are judged ahead of time.
+    /// An overlay that takes precedence, if records are judged ahead of time.
     ahead: Option<&'a Overlay>,
     bytes: &'a [u8],
-    /// By row of the current record.
+    /// The stored entries, by row of the current record.
     found: &'a [Found],
-    /// The entry of the identity, instead of what is found.
-    instead: Option<Option<&'a [u8]>>,
+    /// The entry of the identity to use instead of the stored one.
+    substitute: Option<Option<&'a [u8]>>,
 }
 
 impl<'a> Remembered<'a> {
-    fn look(&self, hash: KeyHash, key: &[u8], found: &Option<Range<usize>>) -> Option<&'a [u8]> {
+    fn entry(&self, hash: KeyHash, key: &[u8], found: &Option<Range<usize>>) -> Option<&'a [u8]> {
         let stored = || found.clone().map(|range| &self.bytes[range]);
         let ahead = self.ahead.and_then(|ahead| ahead.get_hashed(hash, key));
         let written = ahead
@@ -119,16 +123,16 @@ impl<'a> Remembered<'a> {
 
 impl<'a> Memory<'a> for Remembered<'a> {
     fn identity(&self, row: usize, key: &[u8]) -> Option<&'a [u8]> {
-        self.instead.unwrap_or_else(|| self.look(self.found[row].hash, key, &self.found[row].entry))
+        self.substitute.unwrap_or_else(|| self.entry(self.found[row].hash, key, &self.found[row].entry))
     }
 
     fn table(&self, row: usize, key: &[u8]) -> Option<&'a [u8]> {
-        self.look(KeyHash::of(key), key, &self.found[row].table)
+        self.entry(KeyHash::of(key), key, &self.found[row].table)
     }
 }
 
-/// Whether the record is from the future by the clock of the cluster, too. If the topics are this process's own, there is
-/// no other clock.
+/// Whether the record is from the future by the cluster's clock, too. If the cluster is embedded in this process, there
+/// is no other clock.
 pub fn is_certainly_future<C: Cluster>(context: &Context, work: &Work<'_, C>, record: &Record<'_>) -> bool {
     let is_future = |time| work.task.present.is_future(record.offset, time, context.rules.future_max_ms);
     !C::IS_SHARED || record.timestamp.is_some_and(is_future)
@@ -151,7 +155,7 @@ impl Judge {
         }
     }
 
-    /// Reads each record that was not processed before; they begin at `next`, or later.
+    /// Reads each record that was not processed before. All records are at or after the offset `next`.
     pub fn read<'r>(&mut self, (next, progress): (i64, &Progress), records: impl IntoIterator<Item = Record<'r>>) {
         self.arena.clear();
         self.readings.clear();
@@ -166,13 +170,13 @@ impl Judge {
             let reading = evaluate::read(progress, offset, || reader.read(&record, arena));
             self.readings.push(reading);
         }
-        // What follows concerns all of them.
+        // A later panic may concern any of the records, so the first offset is reported.
         self.in_progress = Some(next);
     }
 
-    /// Fetches the entries of all rows from the store in one go. Entries that are in the overlay are not used then:
-    /// fetching them too costs less than checking first. A table's entry is fetched only if there can be one: if the
-    /// first is written in this very batch, it is in the overlay.
+    /// Fetches the entries of all rows from the store in one pass. An entry that is also in the overlay is not used:
+    /// fetching it costs less than checking first. A table's entry is fetched only if the store can hold one: the first
+    /// such entry, if this batch writes it, is in the overlay.
     pub fn look_up(&mut self, store: &Store, progress: &Progress) -> Result<(), state::Error> {
         let Self { arena, readings, bytes, wanted, order, found, first_rows, .. } = self;
         let is_kept = sabotage::is_on(Sabotage::LookUpsKept) && first_rows.len() >= readings.len();
@@ -185,7 +189,7 @@ impl Judge {
         let has_tables = progress.truncates > 0;
         let arena = &arena[..];
         let mut want = |key: Range<usize>, row, is_table| {
-            order.push(in_order(&arena[key.clone()], wanted.len()));
+            order.push(sort_key(&arena[key.clone()], wanted.len()));
             wanted.push(Wanted { key, number: 0, row, is_table });
         };
         for reading in readings.iter() {
@@ -206,7 +210,7 @@ impl Judge {
             return Ok(());
         }
         let keys = distinct(wanted, order, arena);
-        let mut wanted = order.iter().map(|at| &wanted[(at & INDEX) as usize]).peekable();
+        let mut wanted = order.iter().map(|at| &wanted[(at & INDEX_MASK) as usize]).peekable();
         store.get_sorted(&keys, |at, value| {
             let range = value.map(|value| {
                 let start = bytes.len();
@@ -221,8 +225,8 @@ impl Judge {
         })
     }
 
-    /// What to do with the record that was read as number `at`, from 0; `None` if the clocks have to be compared first
-    /// to know whether it is from the future ([`super::present`]).
+    /// Judges the record that was read as number `at`, counted from 0. Returns `None` if the clocks have to be compared
+    /// first to decide whether it is from the future ([`super::present`]).
     pub fn judge<C: Cluster>(
         &mut self,
         (context, work): (&Context, &Work<'_, C>),
@@ -232,26 +236,26 @@ impl Judge {
         wall_ms: i64,
     ) -> Result<Option<Evaluation>, format::Error> {
         let Self { evaluator, readings, arena, bytes, found, first_rows, .. } = self;
-        if at.is_multiple_of(FETCHED) {
-            let end = first_rows.get(at + FETCHED).copied().unwrap_or(found.len());
+        if at.is_multiple_of(PREFETCH_RECORDS) {
+            let end = first_rows.get(at + PREFETCH_RECORDS).copied().unwrap_or(found.len());
             overlay.prefetch(found[first_rows[at]..end].iter().map(|found| found.hash));
         }
         let subject = Subject { record, reading: readings[at].as_ref(), arena };
-        let memory = Remembered { overlay, ahead: None, bytes, found: &found[first_rows[at]..], instead: None };
-        let certainly = || is_certainly_future::<C>(context, work, record);
-        evaluator.evaluate((&context.rules, wall_ms), progress, subject, &memory, certainly)
+        let memory = Remembered { overlay, ahead: None, bytes, found: &found[first_rows[at]..], substitute: None };
+        let is_from_future = || is_certainly_future::<C>(context, work, record);
+        evaluator.evaluate((&context.rules, wall_ms), progress, subject, &memory, is_from_future)
     }
 
-    /// Judges the records that were read ahead of time, as they will be judged, and changes nothing but `ahead`. Calls
-    /// `passes` for each that will be passed on, with its number, offset and decision, and with what it is identified and
-    /// versioned by. Ends where judging will stop.
+    /// Judges the records that were read, ahead of time, and changes nothing but `ahead`. Calls `on_forwarded` for each
+    /// record that will be forwarded, with its number, offset, decision and rows. Stops before the first record at
+    /// which judging will stop.
     pub fn look_ahead<'r, C: Cluster>(
         &mut self,
         (context, work): (&Context, &Work<'_, C>),
         (progress, overlay): (&Progress, &Overlay),
         records: impl Iterator<Item = Record<'r>>,
-        (wall_ms, ahead): (i64, &mut Ahead),
-        mut passes: impl FnMut(usize, i64, &Decision, (&[Row], &[u8])),
+        (wall_ms, ahead): (i64, &mut LookAhead),
+        mut on_forwarded: impl FnMut(usize, i64, &Decision, (&[Row], &[u8])),
     ) {
         let Self { evaluator, readings, arena, bytes, found, first_rows, in_progress, .. } = self;
         ahead.progress.clone_from(progress);
@@ -264,30 +268,30 @@ impl Judge {
                 ahead: Some(&ahead.overlay),
                 bytes,
                 found: &found[first_rows[at]..],
-                instead: None,
+                substitute: None,
             };
-            let certainly = || is_certainly_future::<C>(context, work, &record);
+            let is_from_future = || is_certainly_future::<C>(context, work, &record);
             let judged =
-                evaluator.evaluate((&context.rules, wall_ms), &mut ahead.progress, subject, &memory, certainly);
-            // What cannot be judged, or stops the task, is met again.
+                evaluator.evaluate((&context.rules, wall_ms), &mut ahead.progress, subject, &memory, is_from_future);
+            // A record that cannot be judged, or that stops the task, is handled when it is judged in earnest.
             let Ok(Some(Evaluation { decision, .. })) = judged else { return };
             match decision.action {
                 Action::Fail => return,
                 Action::Forward => {
                     let rows = readings[at].as_ref().map(Reading::rows).unwrap_or_default();
-                    passes(at, record.offset, &decision, (rows, arena));
+                    on_forwarded(at, record.offset, &decision, (rows, arena));
                 }
                 Action::Drop | Action::DeadLetter => {}
             }
-            let Ahead { progress, overlay } = &mut *ahead;
+            let LookAhead { progress, overlay } = &mut *ahead;
             let rows = &found[first_rows[at]..];
             evaluator
                 .remember(progress, subject, |row, key, entry| overlay.put_hashed(rows[row].hash, key, Some(entry)));
         }
     }
 
-    /// The same against this entry of its identity, whatever the store holds. Nothing of it is from the future: stream
-    /// time has come to its timestamp.
+    /// Judges a record against the given entry of its identity, whatever the store holds. Its timestamp is not in the
+    /// future: stream time has reached it.
     pub fn judge_against(
         &mut self,
         context: &Context,
@@ -297,14 +301,15 @@ impl Judge {
     ) -> Result<Evaluation, format::Error> {
         let Self { evaluator, readings, arena, bytes, found, first_rows, .. } = self;
         let subject = Subject { record, reading: readings[at].as_ref(), arena };
-        let memory = Remembered { overlay, ahead: None, bytes, found: &found[first_rows[at]..], instead: Some(entry) };
+        let memory =
+            Remembered { overlay, ahead: None, bytes, found: &found[first_rows[at]..], substitute: Some(entry) };
         let wall_ms = progress.stream_time;
         let evaluated = evaluator.evaluate((&context.rules, wall_ms), progress, subject, &memory, || true)?;
         Ok(evaluated.expect("the clock is certain"))
     }
 
-    /// What is remembered of the identity of the record that was read as number `at`, expired or not; `None` if nothing
-    /// is, or if it was not read.
+    /// The stored state of the identity of the record that was read as number `at`, expired or not; `None` if there is
+    /// no such state, or the record was not read.
     pub fn remembered<'a>(&'a self, overlay: &'a Overlay, at: usize) -> Option<&'a [u8]> {
         let row = self.readings[at].as_ref().map(Reading::rows).unwrap_or_default().first()?;
         let memory = Remembered {
@@ -312,18 +317,18 @@ impl Judge {
             ahead: None,
             bytes: &self.bytes,
             found: &self.found[self.first_rows[at]..],
-            instead: None,
+            substitute: None,
         };
         memory.identity(0, &self.arena[row.key.clone()])
     }
 
-    /// What the record judged last, which was read as number `at`, leaves behind once it is settled.
+    /// The state that the record judged last, which was read as number `at`, leaves behind once it is settled.
     pub fn keep(&mut self, at: usize, record: &Record<'_>) -> Kept {
         let Self { evaluator, readings, arena, .. } = self;
         evaluator.keep(Subject { record, reading: readings[at].as_ref(), arena })
     }
 
-    /// The key of the record's identity, if it has just one; nothing of the records read before is left.
+    /// The key of the record's identity, if it has exactly one. This discards the records read before.
     pub fn key(&mut self, record: &Record<'_>) -> Option<Vec<u8>> {
         let Self { reader, arena, .. } = self;
         arena.clear();
@@ -333,7 +338,7 @@ impl Judge {
         }
     }
 
-    /// The audit record of the record judged last; to be called before that is remembered.
+    /// The audit record of the record judged last; to be called before [`Self::remember`].
     pub fn dropped<'a>(
         &'a self,
         context: &'a Context,
@@ -350,7 +355,7 @@ impl Judge {
             ahead: None,
             bytes: &self.bytes,
             found: &self.found[self.first_rows[at]..],
-            instead: None,
+            substitute: None,
         };
         let against = self.evaluator.compared_with(progress, subject, &memory, decision);
         let candidate = rows.first().map(|row| Candidate::of(row, &self.arena, record));
@@ -375,7 +380,7 @@ impl Judge {
         }
     }
 
-    /// What the record that was read as number `at` is identified and versioned by; ranges point into the returned bytes.
+    /// The rows of the record that was read as number `at`; their ranges point into the returned bytes.
     pub fn rows(&self, at: usize) -> (&[Row], &[u8]) {
         (self.readings[at].as_ref().map(Reading::rows).unwrap_or_default(), &self.arena)
     }

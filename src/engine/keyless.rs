@@ -1,6 +1,6 @@
-//! Records without a key, in a topology that says `partitioned_by_identity: true`. A producer that chooses partitions by the
-//! key spreads such records over all partitions, and their repetitions are not recognised. They are counted, and logged at
-//! most once per task and interval; the lines together count every committed record.
+//! Records without a key, in a topology that declares `partitioned_by_identity: true`. A producer that chooses
+//! partitions by the key spreads such records over all partitions, and their repetitions are not recognised. They are
+//! counted, and logged at most once per task and interval; the lines together count every committed record.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use crate::record::{Record, TopicPartition};
 
 use super::context::Context;
 
-/// At most one line per interval.
-const INTERVAL: Duration = Duration::from_secs(60);
+/// The least time between two lines of a task.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 const HELP: &str = "unless the producer itself puts the records of one identity into one partition, repetitions of these are \
-    forwarded from others: have it send the identity as the key, or take `partitioned_by_identity` out";
+    forwarded from others: make it send the identity as the key, or remove `partitioned_by_identity`";
 
-/// The keyless records of a transaction, or those that are still to be logged.
+/// The keyless records of a transaction, or those of committed transactions that are not logged yet.
 #[derive(Debug, Default, PartialEq)]
 pub struct Keyless {
     records: u64,
-    /// The offset of the first.
-    first: Option<i64>,
+    /// The offset of the first record.
+    first_offset: Option<i64>,
 }
 
 impl Keyless {
@@ -30,23 +30,23 @@ impl Keyless {
         }
     }
 
-    fn add(&mut self, records: u64, first: Option<i64>) {
+    fn add(&mut self, records: u64, first_offset: Option<i64>) {
         self.records += records;
-        self.first = self.first.or(first);
+        self.first_offset = self.first_offset.or(first_offset);
     }
 
-    /// How many there are.
+    /// The number of records.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// Forgets them.
+    /// Resets the count.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 }
 
-/// A task's keyless records that are still to be logged.
+/// A task's keyless records that are committed and not logged yet.
 #[derive(Debug, Default)]
 pub struct KeylessLog {
     unlogged: Keyless,
@@ -55,26 +55,26 @@ pub struct KeylessLog {
 }
 
 impl KeylessLog {
-    /// A transaction with these is committed.
+    /// Adds the keyless records of a committed transaction.
     pub fn add(&mut self, committed: &mut Keyless) {
-        self.unlogged.add(committed.records, committed.first);
+        self.unlogged.add(committed.records, committed.first_offset);
         committed.clear();
     }
 
-    /// Logs what there is, if a line is due.
+    /// Logs the unlogged records, if a line is due.
     pub fn log_if_due(&mut self, task: &TopicPartition, now: Duration) {
-        if self.logged_at.is_none_or(|logged_at| now.saturating_sub(logged_at) >= INTERVAL) {
+        if self.logged_at.is_none_or(|logged_at| now.saturating_sub(logged_at) >= LOG_INTERVAL) {
             self.log(task, now);
         }
     }
 
-    /// Logs what there is.
+    /// Logs the unlogged records, if there are any.
     pub fn log(&mut self, task: &TopicPartition, now: Duration) {
-        let Some(offset) = self.unlogged.first else { return };
+        let Some(offset) = self.unlogged.first_offset else { return };
         let (records, first) = (self.unlogged.records, format!("{task}:{offset}"));
         tracing::warn!(
             %task, records, first, help = HELP,
-            "records without a key, and the topology says `partitioned_by_identity`"
+            "records without a key, but the topology declares `partitioned_by_identity`"
         );
         self.unlogged.clear();
         self.logged_at = Some(now);
@@ -91,18 +91,18 @@ mod tests {
         [7, 9].into_iter().for_each(|offset| open.add(1, Some(offset)));
         assert_eq!(log.unlogged, Keyless::default(), "nothing is committed yet");
         log.add(&mut open);
-        assert_eq!((&log.unlogged, open.records()), (&Keyless { records: 2, first: Some(7) }, 0));
+        assert_eq!((&log.unlogged, open.records()), (&Keyless { records: 2, first_offset: Some(7) }, 0));
         log.log_if_due(&task, Duration::ZERO);
         assert_eq!(log.unlogged, Keyless::default());
         open.add(1, Some(12));
         log.add(&mut open);
-        log.log_if_due(&task, INTERVAL - Duration::from_millis(1));
-        assert_eq!(log.unlogged, Keyless { records: 1, first: Some(12) }, "it waits for its time");
-        log.log_if_due(&task, INTERVAL);
+        log.log_if_due(&task, LOG_INTERVAL - Duration::from_millis(1));
+        assert_eq!(log.unlogged, Keyless { records: 1, first_offset: Some(12) }, "the next line is not due yet");
+        log.log_if_due(&task, LOG_INTERVAL);
         assert_eq!(log.unlogged, Keyless::default());
         open.add(1, Some(13));
         log.add(&mut open);
-        log.log(&task, INTERVAL);
-        assert_eq!(log.unlogged, Keyless::default(), "it leaves");
+        log.log(&task, LOG_INTERVAL);
+        assert_eq!(log.unlogged, Keyless::default(), "the task leaves");
     }
 }

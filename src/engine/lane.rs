@@ -2,13 +2,13 @@
 //!
 //! [`Lane::step`] does everything: it serves the group, takes a batch through the tasks, gives restores and isolated
 //! tasks a slice each, sweeps a little, and commits. It commits when a bound is reached, or once the input is drained,
-//! no records are known to be on their way and the last commit did not begin just before. So low load gives small
-//! transactions and low latency, high load large transactions. If the topology calls a provider, reading and calling go
-//! on during a commit (`round`). The differences between a topic, a sink and calls are in `hooks`.
+//! no records are about to arrive and the last commit did not begin just before. So low load gives small
+//! transactions and low latency, high load large transactions. If the topology calls a provider, reading and calling
+//! continue during a commit (`round`). The differences between a topic, a sink and calls are in `hooks`.
 //!
 //! **Failure**: recovery aborts a failed transaction, and its tasks restore unless the abort is certain to leave them
-//! unchanged. A step returns an error only if the lane itself cannot continue. A panic is one task's trouble if that
-//! task was at work alone; anywhere else it ends the lane ([`live`]).
+//! unchanged. A step returns an error only if the lane itself cannot continue. A panic during the work of a
+//! single task affects that task alone; any other panic ends the lane ([`run`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,58 +43,58 @@ mod sorting;
 use ending::Ending;
 use reports::{Flushes, Reports};
 
-/// The longest wait of a lane at rest, for records, group events or a wake-up: see [`Lane::rest`].
+/// The longest wait of an idle lane for records, group events or a wake-up: see [`Lane::rest_wait`].
 const REST_MAX: Duration = Duration::from_millis(250);
 /// How long a lane waits for records if work is due soon.
 const SOON_WAIT: Duration = Duration::from_millis(20);
 /// How long a lane waits if it has restores or isolated tasks to serve.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
-/// How long a lane waits for records on their way before it serves its producer again.
+/// How long a lane waits for records that are about to arrive before it serves its producer again.
 const MORE_WAIT: Duration = Duration::from_millis(1);
 /// How long a lane may spend on its stores' files before it serves its group again: disks may be slow.
 const DISK_SLICE: Duration = Duration::from_millis(500);
 
 /// Why a lane cannot continue.
 #[derive(Debug, thiserror::Error)]
-pub enum Ended {
-    /// Its member or its producer is unusable.
+pub enum LaneError {
+    /// The lane's member or its producer is unusable.
     #[error("{0}")]
     Failure(#[from] cluster::Error),
-    /// It has panicked outside of any single task's work.
+    /// The lane has panicked outside of any single task's work.
     #[error("panicked: {0}")]
     Panicked(Panic),
 }
 
-/// A lane from start to end: steps until `stop` is set, then leaves. Cleans up however the lane ends.
-pub fn live<C: Cluster>(
+/// Runs a lane: joins the group, steps until `stop` is set, then leaves. Cleans up however the lane ends.
+pub fn run<C: Cluster>(
     join: impl FnOnce() -> Result<Lane<C>, cluster::Error>,
     stop: &AtomicBool,
-) -> Result<(), Ended> {
-    let mut lane = caught(join).map_err(Ended::Panicked)??;
-    let ended: Result<Result<(), cluster::Error>, Panic> = caught(|| {
+) -> Result<(), LaneError> {
+    let mut lane = caught(join).map_err(LaneError::Panicked)??;
+    let result: Result<Result<(), cluster::Error>, Panic> = caught(|| {
         while !stop.load(Ordering::Relaxed) {
             lane.step()?;
         }
         Ok(())
     });
-    match ended {
-        Ok(Ok(())) => Ok(caught(|| lane.leave()).map_err(Ended::Panicked)??),
-        ended => {
+    match result {
+        Ok(Ok(())) => Ok(caught(|| lane.leave()).map_err(LaneError::Panicked)??),
+        result => {
             let (cluster, id) = (lane.cluster.clone(), lane.transactor.id());
             lane.keep_series();
             // Not during unwinding: a second panic would abort the process.
             let dropped = caught(|| drop(lane));
-            if ended.is_err() {
+            if result.is_err() {
                 // A transaction left open would hold up the next owner until it times out.
                 cluster.fence(&id);
             }
-            ended.map_err(Ended::Panicked)?.map_err(Ended::Failure)?;
-            dropped.map_err(Ended::Panicked)
+            result.map_err(LaneError::Panicked)?.map_err(LaneError::Failure)?;
+            dropped.map_err(LaneError::Panicked)
         }
     }
 }
 
-/// One thread's work.
+/// One thread's consumer, producer and tasks.
 pub struct Lane<C: Cluster> {
     context: Arc<Context>,
     cluster: C,
@@ -134,8 +134,8 @@ struct Names {
 
 /// When a lane last ended a round, and last began a commit.
 struct Pace {
-    /// When it last passed markers, swept, and committed unless it was too soon.
-    ended_at: Duration,
+    /// When it last advanced past markers, swept, and committed unless that was too soon.
+    round_ended_at: Duration,
     /// When it last began to commit a transaction, if ever.
     commit_began_at: Option<Duration>,
 }
@@ -145,17 +145,17 @@ struct Pace {
 struct Restores {
     /// Whether a task may be restoring.
     pending: bool,
-    /// Whether the last slices left work to do: then the next ones follow at once.
-    worked: bool,
+    /// Whether the last slices left work to do: then the next slices follow at once.
+    has_work_left: bool,
     /// The first task to get a slice in the next step, if time ran out before its turn.
-    next: TaskId,
+    next_task: TaskId,
 }
 
-/// What a lane has seen of the topics that its topology reads.
+/// How far a lane has followed the changes of the topics that its topology reads.
 struct SeenTopics {
     /// The edition of the catalog that the member subscribes to.
     edition: u64,
-    /// The count of recreated topics when the tasks were last sent through a restore for that.
+    /// The count of recreated topics when the tasks last restored because a topic was recreated.
     recreated_count: u64,
     /// The catalog's count of grown topics, as last seen.
     growth_count: u64,
@@ -170,16 +170,16 @@ impl<C: Cluster> Lane<C> {
         random: u64,
         status: Arc<LaneStatus>,
     ) -> Result<Self, cluster::Error> {
-        // The edition first: a topic that appears in between then leads to another subscription.
+        // The edition is read first: a topic that appears in between then leads to another subscription.
         let edition = context.topics.edition();
         let topics = context.topics.names();
         let transactional_id = context.topology.transactional_id(random, index);
         let recreated_count = context.recreated_count.load(Ordering::Relaxed);
         let now = context.clock.monotonic();
-        // Created at once, so that missing rights show up here and not with the first record.
+        // The producer is created at once, so that missing rights show up here and not with the first record.
         let mut transactor = Transactor::new(transactional_id.clone(), random, context.ids.clone());
         transactor.prepare(&cluster)?;
-        // Last, so that a lane that cannot write does not keep making the group rebalance.
+        // The member joins last, so that a lane that cannot write does not make the group rebalance again and again.
         let member = cluster.member(&context.topology.group(), &topics)?;
         let waker = member.waker();
         context.wakers.add(&waker);
@@ -193,53 +193,53 @@ impl<C: Cluster> Lane<C> {
             tasks: Tasks::new(),
             next_id: 0,
             ending: Ending::of(&context, random, now),
-            pace: Pace { ended_at: now, commit_began_at: None },
+            pace: Pace { round_ended_at: now, commit_began_at: None },
             batch: C::Batch::default(),
             shares: Vec::new(),
             restores: Restores::default(),
             restore_batch: C::Batch::default(),
             topics: SeenTopics { edition, recreated_count, growth_count: 0 },
-            flushes: Flushes::since(now),
+            flushes: Flushes::starting_at(now),
             reports: Reports::of(status),
             _waker: waker,
             context,
         })
     }
 
-    /// Does whatever there is to do; waits a moment for records if there is nothing.
+    /// Does all work that is due; waits a moment for records if there is none.
     pub fn step(&mut self) -> Result<(), cluster::Error> {
         self.poll()?;
         self.follow_catalog()?;
         self.restore_after_recreation();
         self.stop_rescaled();
-        self.admit();
-        let awaits = self.batch.is_empty() && self.awaits_more();
-        if awaits {
+        self.handle_batch();
+        let awaits_more = self.batch.is_empty() && self.awaits_more_records();
+        if awaits_more {
             self.transactor.serve();
         }
-        let drained = self.batch.is_empty() && !awaits;
+        let drained = self.batch.is_empty() && !awaits_more;
         self.restore_slices()?;
         self.step_isolated();
-        self.attend();
+        self.serve_calls();
         let commits_anyway = self.ending.commits_each_step();
         let is_due = !drained && !commits_anyway && self.is_due();
         if drained || is_due {
-            self.pass_markers();
+            self.advance_past_markers();
         }
         if drained || is_due || commits_anyway {
-            self.pace.ended_at = self.context.clock.monotonic();
+            self.pace.round_ended_at = self.context.clock.monotonic();
             self.tidy();
             self.sweep();
             self.end_transaction(is_due)?;
         }
-        self.go_on();
+        self.resume_after_transaction();
         self.housekeeping();
         Ok(())
     }
 
     /// Reads the next records, or handles an event of the group.
     fn poll(&mut self) -> Result<(), cluster::Error> {
-        let (wait, records_max) = (self.wait(), self.records_max());
+        let (wait, records_max) = (self.poll_wait(), self.records_max());
         let polled = self.member.poll(&mut self.batch, records_max, wait);
         if records_max == 0 && matches!(polled, Ok(None)) {
             self.context.clock.wait(wait, &AtomicBool::new(false));
@@ -258,7 +258,7 @@ impl<C: Cluster> Lane<C> {
         self.drain(&ids);
         // A task that panicked meanwhile was recreated under another id.
         let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
-        self.hand_over(ids.clone());
+        self.release_partitions(ids.clone());
         for id in ids {
             self.drop_task(id);
         }
@@ -268,17 +268,17 @@ impl<C: Cluster> Lane<C> {
     /// Whether to end the round, and its transaction, although records keep coming. Rounds are timed separately, since
     /// transactions also end with their batch or when full.
     fn is_due(&self) -> bool {
-        let since = self.context.clock.monotonic().saturating_sub(self.pace.ended_at);
+        let since = self.context.clock.monotonic().saturating_sub(self.pace.round_ended_at);
         self.transactor.is_due(&self.context) || since >= Duration::from_millis(self.context.commit.interval_ms)
     }
 
-    /// Whether the open transaction stays open although nothing is left to do: the last commit began just before, or
-    /// records are on their way. Otherwise a trickle would be committed record by record, at full cost to the brokers
-    /// each time, and a lane faster than its broker would commit each response. Lanes with a sink or a provider do
-    /// commit each batch, and a task that is to stop does not wait.
-    fn awaits_more(&self) -> bool {
-        let may_go_on = self.ending.waits_for_records() && self.transactor.stopping().is_empty();
-        self.transactor.is_open() && may_go_on && (self.has_just_committed() || self.member.has_more())
+    /// Whether the transaction stays open although nothing is left to do: the last commit began just before, or records
+    /// are about to arrive. Otherwise a trickle would be committed record by record, at full cost to the brokers each
+    /// time, and a lane faster than its broker would commit after each fetch response. Lanes with a sink or a provider
+    /// commit each batch, and a task that is about to stop does not wait.
+    fn awaits_more_records(&self) -> bool {
+        let may_stay_open = self.ending.waits_for_records() && self.transactor.stopping_tasks().is_empty();
+        self.transactor.is_open() && may_stay_open && (self.has_just_committed() || self.member.has_more())
     }
 
     /// Whether the last commit began too recently for a drained input to end the transaction.
@@ -287,43 +287,44 @@ impl<C: Cluster> Lane<C> {
         self.pace.commit_began_at.is_some_and(|began| self.context.clock.monotonic().saturating_sub(began) < spacing)
     }
 
-    fn wait(&self) -> Duration {
-        if self.restores.worked {
+    /// How long to wait for records in this step.
+    fn poll_wait(&self) -> Duration {
+        if self.restores.has_work_left {
             return Duration::ZERO;
         }
         if self.transactor.is_open() {
-            return if self.awaits_more() { MORE_WAIT } else { Duration::ZERO };
+            return if self.awaits_more_records() { MORE_WAIT } else { Duration::ZERO };
         }
-        let alone = |task: &Task<C>| matches!(task.phase, Phase::Queued { .. } | Phase::Isolated(_));
-        let busy = self.restores.pending || self.tasks.values().any(alone);
-        if busy { BUSY_WAIT } else { self.idle_wait() }
+        let works_alone = |task: &Task<C>| matches!(task.phase, Phase::Queued { .. } | Phase::Isolated(_));
+        let is_busy = self.restores.pending || self.tasks.values().any(works_alone);
+        if is_busy { BUSY_WAIT } else { self.idle_wait() }
     }
 
     /// How long a lane without work waits. Records, events of the group, the end of the run and topic changes end the
-    /// wait; everything else that becomes due is taken into account here. A lane looks often while it has not committed
-    /// all records that it knows of, or does not know the end of its input.
-    fn rest(&self) -> Duration {
+    /// wait; everything else that becomes due is taken into account here. A lane waits only briefly while it has not
+    /// committed all records that it knows of, or does not know the end of its input.
+    fn rest_wait(&self) -> Duration {
         let sweeps = || self.tasks.values().any(|task| sweep::is_due(&self.context, task, None));
-        if !self.reports.is_at_rest || self.ending.is_busy() || self.flushes.are_due() || sweeps() {
+        if !self.reports.is_at_rest || self.ending.is_busy() || self.flushes.has_pending() || sweeps() {
             return SOON_WAIT;
         }
-        let due = self.ending.next_look().min(self.reports.next_gauge());
-        rest_until(due, self.context.clock.monotonic())
+        let deadline = self.ending.next_command_read().min(self.reports.next_gauge());
+        rest_until(deadline, self.context.clock.monotonic())
     }
 
     /// How many records are worth reading now.
     fn records_max(&self) -> usize {
-        self.ending.reads_max(self.context.limits.poll_records_max)
+        self.ending.read_limit(self.context.limits.poll_records_max)
     }
 
-    fn tasks_in(&self, phase: impl Fn(&Phase<C>) -> bool) -> Vec<TaskId> {
-        self.tasks.iter().filter(|(_, task)| phase(&task.phase)).map(|(id, _)| *id).collect()
+    fn tasks_in(&self, is_in_phase: impl Fn(&Phase<C>) -> bool) -> Vec<TaskId> {
+        self.tasks.iter().filter(|(_, task)| is_in_phase(&task.phase)).map(|(id, _)| *id).collect()
     }
 }
 
-/// How long a lane rests until something is due. Overdue work cannot be done at present, so the lane tries again soon.
-fn rest_until(due: Duration, now: Duration) -> Duration {
-    due.saturating_sub(now).clamp(SOON_WAIT, REST_MAX)
+/// How long a lane rests until `deadline`. Overdue work cannot be done at present, so the lane tries again soon.
+fn rest_until(deadline: Duration, now: Duration) -> Duration {
+    deadline.saturating_sub(now).clamp(SOON_WAIT, REST_MAX)
 }
 
 #[cfg(test)]
@@ -335,7 +336,7 @@ mod tests {
         let [now, soon, late] = [10_000, 10_090, 60_000].map(Duration::from_millis);
         assert_eq!(rest_until(soon, now), soon - now);
         assert_eq!(rest_until(late, now), REST_MAX);
-        // For example, a look for commands in a control topic that cannot be reached.
+        // For example, commands are overdue in a control topic that cannot be reached.
         for overdue in [Duration::ZERO, now] {
             assert_eq!(rest_until(overdue, now), SOON_WAIT);
         }

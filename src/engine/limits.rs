@@ -1,5 +1,5 @@
-//! How much a lane does at once, and how much of its past a task keeps: constants in production. No user configuration
-//! reaches them; the simulation sets smaller ones that it can run into.
+//! Bounds of a lane's work and of the history that a task keeps. They are constants in production and cannot be
+//! configured; the simulation sets smaller ones, so that it reaches them.
 
 use crate::dedup::Bounds;
 
@@ -8,22 +8,23 @@ use crate::dedup::Bounds;
 pub struct Limits {
     /// Records per poll.
     pub poll_records_max: usize,
-    /// How many tasks of a lane load at once: each takes memory for its buffers.
+    /// How many tasks of a lane load at once: each needs memory for its buffers.
     pub loads_max: usize,
     /// Keys that the sweeper examines in one slice.
     pub sweep_keys_max: usize,
-    /// How many isolated tasks of a lane are at work at once: each takes clients of its own.
+    /// How many isolated tasks of a lane are active at once: each needs clients of its own.
     pub isolated_max: usize,
     /// Records per transaction of an isolated task.
     pub isolated_records_max: usize,
-    /// Records that a task has read and not settled, where it calls a provider: it reads on once half of them are.
+    /// Records that a task may have read and not settled, if it calls a provider. A full window continues to read once
+    /// half of them are settled.
     pub window_records_max: usize,
     /// How often in a row a lane may panic before it is given up.
     pub lane_panics_max: u32,
-    /// How often a restore asks again after a refusal because of a broker's response
+    /// How often a restore is repeated after a refusal because of a broker's response
     /// ([`is_doubtful`](super::resume::Refusal::is_doubtful)).
     pub doubts_max: u32,
-    /// How much of a task's past is kept.
+    /// Bounds of the history that a task keeps.
     pub kept: Bounds,
 }
 

@@ -15,17 +15,17 @@ use crate::state::{LoadBuffer, Store};
 
 use super::context::Context;
 use super::crash;
-use super::hold::{Applied, Held};
+use super::hold::{Applied, LockedStore};
 use super::long_work::Restoring;
 use super::setback::Setback;
 
-/// How long a changelog may deliver nothing before its end.
+/// How long a changelog may deliver no records before its end is reached.
 const NO_PROGRESS_WAIT: Duration = Duration::from_secs(60);
 /// Changelog records per read.
 const READ_RECORDS_MAX: usize = 2048;
 /// Reads per slice: some milliseconds, during which the lane's other tasks wait.
 const SLICE_READS_MAX: usize = 8;
-/// Fewer records than this have no rate: it would be that of starting up.
+/// For fewer records than this no rate is logged: it would mostly measure the start.
 const RATE_RECORDS_MIN: u64 = 500;
 
 /// A store being rebuilt.
@@ -34,54 +34,54 @@ pub struct Loading<C: Cluster> {
     reader: C::Reader,
     /// The buffer being filled, unless there is no room for one.
     buffer: Option<LoadBuffer>,
-    /// Loads that the store was given and has not finished.
-    under_way: usize,
-    /// Whether the store is still complete, with nothing of the load in it.
+    /// How many loads the store was given and has not finished.
+    pending_loads: usize,
+    /// Whether the store is still complete: it contains nothing of the load.
     is_complete: bool,
     from: ChangelogOffset,
-    /// The offset after the last record read. Whatever reading has skipped since was aborted, but until the load has
-    /// ended there may yet be something else at those offsets.
+    /// The offset after the last record read. The offsets that the reader has skipped since then belong to aborted
+    /// transactions, but until the load has ended, other records may still appear there.
     read_up_to: ChangelogOffset,
     /// When the state that the load builds upon was synced: the store keeps this age until the load has ended.
     synced_at: i64,
-    /// Where the store's previous position record is, if known.
+    /// The offset of the store's previous position record, if known.
     former_position: Option<ChangelogOffset>,
-    /// Where the last position record that the store has or will get is, if known.
+    /// The offset of the last position record that the store has or will receive, if known.
     last_position: Option<ChangelogOffset>,
     records: u64,
-    began: Duration,
-    progressed: Duration,
+    began_at: Duration,
+    progressed_at: Duration,
     report: Restoring,
 }
 
-/// How far a load has got.
+/// The progress of a load.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Reached {
+struct Progress {
     position: ChangelogOffset,
     records: u64,
-    under_way: usize,
+    pending_loads: usize,
 }
 
 /// The result of a slice.
 pub enum LoadStep {
-    /// Nothing was there yet.
+    /// There was nothing to do yet.
     Waiting,
-    /// Something was done, and there is more to do.
+    /// The load has progressed, and there is more to do.
     Worked,
-    /// The store holds what the changelog holds up to where it was read.
+    /// The store holds the contents of the changelog up to the offset that was read.
     Loaded {
-        /// What settling found out.
+        /// The settled state.
         settled: Box<Settled>,
         /// How far the changelog was read.
         applied: Applied,
-        /// What the store still lacks, if it was complete before and takes this in one batch.
+        /// The records that the store still lacks, if it was complete before and can write them in one batch.
         rest: Option<LoadBuffer>,
     },
 }
 
 impl<C: Cluster> Loading<C> {
-    /// Starts reading `changelog` at `from` into a store that has begun its load, or that `is_complete` and begins it when
-    /// it is first written to. It has `applied` the changelog so far.
+    /// Starts reading `changelog` into a store that has `applied` a part of it. The store has begun its load, or
+    /// `is_complete` and begins it when it is first written to.
     pub fn new(
         context: &Context,
         cluster: &C,
@@ -98,7 +98,7 @@ impl<C: Cluster> Loading<C> {
             settled,
             reader,
             buffer: None,
-            under_way: 0,
+            pending_loads: 0,
             is_complete,
             from,
             read_up_to: from,
@@ -106,31 +106,31 @@ impl<C: Cluster> Loading<C> {
             former_position: applied.position,
             last_position: applied.position,
             records: 0,
-            began: now,
-            progressed: now,
+            began_at: now,
+            progressed_at: now,
             report,
         })
     }
 
-    /// Has the store take in what is ready and reads a slice of the changelog. A load is handed over with the position
-    /// after the last record read, and the store keeps the loads' order: so after a crash, everything missing is beyond the
-    /// store's position. Files that survive a crash and hold more do not claim a position: that record is written together
-    /// with the store's meta record.
+    /// Makes the store ingest the loads that are ready, and reads a slice of the changelog. A load is handed over with
+    /// the position after the last record read, and the store keeps the order of the loads. So after a crash, every
+    /// missing record is beyond the store's position. Files that survive a crash and hold more records do not claim a
+    /// position: the position record is written together with the store's meta record.
     pub fn step(
         &mut self,
         context: &Context,
-        held: &mut Held,
+        locked_store: &mut LockedStore,
         (changelog, input): (&TopicPartition, &TopicPartition),
         metrics: &TaskMetrics,
         batch: &mut C::Batch,
     ) -> Result<LoadStep, Setback> {
-        let (before, now) = (self.reached(), context.clock.monotonic());
-        self.absorb(&mut held.store)?;
+        let (before, now) = (self.progress(), context.clock.monotonic());
+        self.absorb(&mut locked_store.store)?;
         self.read(context, changelog, batch)?;
-        let worked = self.report(before, input, metrics, now)?;
-        Ok(match self.finish(context, held, input, now)? {
+        let has_progressed = self.report(before, input, metrics, now)?;
+        Ok(match self.finish(context, locked_store, input, now)? {
             Some(loaded) => loaded,
-            None if worked => LoadStep::Worked,
+            None if has_progressed => LoadStep::Worked,
             None => LoadStep::Waiting,
         })
     }
@@ -140,21 +140,21 @@ impl<C: Cluster> Loading<C> {
         ChangelogOffset(self.reader.position()).min(self.settled.changelog_end)
     }
 
-    fn reached(&self) -> Reached {
-        Reached { position: self.position(), records: self.records, under_way: self.under_way }
+    fn progress(&self) -> Progress {
+        Progress { position: self.position(), records: self.records, pending_loads: self.pending_loads }
     }
 
     fn is_read(&self) -> bool {
         self.position() >= self.settled.changelog_end
     }
 
-    /// Has the store take in what was built from the buffers it was handed.
+    /// Makes the store ingest the files that were built from the buffers it was handed.
     fn absorb(&mut self, store: &mut Store) -> Result<(), Setback> {
-        let under_way = store.take_loaded()?;
-        if under_way < self.under_way {
+        let pending_loads = store.ingest_ready_loads()?;
+        if pending_loads < self.pending_loads {
             crash::point(crash::Point::DuringLoad);
         }
-        self.under_way = under_way;
+        self.pending_loads = pending_loads;
         Ok(())
     }
 
@@ -165,8 +165,8 @@ impl<C: Cluster> Loading<C> {
                 break;
             }
             if !self.make_room(context) {
-                // Other loads have all the room: the changelog was not read.
-                self.progressed = context.clock.monotonic();
+                // Other loads occupy all buffers: the changelog was not read.
+                self.progressed_at = context.clock.monotonic();
                 break;
             }
             self.read_once(changelog, batch)?;
@@ -180,7 +180,7 @@ impl<C: Cluster> Loading<C> {
         Ok(())
     }
 
-    /// Makes sure there is a buffer to read into, unless other loads have all the room.
+    /// Makes sure that there is a buffer to read into. Returns false if other loads occupy all buffers.
     fn make_room(&mut self, context: &Context) -> bool {
         if self.buffer.is_none() {
             self.buffer = context.memory.load_buffer();
@@ -188,14 +188,15 @@ impl<C: Cluster> Loading<C> {
         self.buffer.as_ref().is_some_and(|buffer| buffer.has_room(READ_RECORDS_MAX))
     }
 
-    /// Reads what is there, up to a bound, into the buffer, which has room for it.
+    /// Reads the available records, up to a bound, into the buffer, which has room for them.
     fn read_once(&mut self, changelog: &TopicPartition, batch: &mut C::Batch) -> Result<(), Setback> {
         let read = self.reader.read(batch, READ_RECORDS_MAX, Duration::ZERO);
         read.map_err(Setback::Unread)?;
         let Some(buffer) = &mut self.buffer else { return Ok(()) };
         for index in 0..batch.len() {
             let record = batch.record(index);
-            // A later owner's record: with only a part of its transaction the store would be the result of none.
+            // This is a later owner's record: with only a part of its transaction, the store would not be the result of
+            // any transaction.
             let offset = ChangelogOffset(record.offset);
             if offset >= self.settled.changelog_end {
                 break;
@@ -212,62 +213,67 @@ impl<C: Cluster> Loading<C> {
         Ok(())
     }
 
-    /// Publishes how far the load has got. Returns whether that is further than `before`; an error if the load
-    /// has made no progress for long and has to be restarted.
+    /// Publishes the load's progress. Returns whether it has progressed since `before`, or an error if it has not
+    /// progressed for a long time and has to be restarted.
     fn report(
         &mut self,
-        before: Reached,
+        before: Progress,
         input: &TopicPartition,
         metrics: &TaskMetrics,
         now: Duration,
     ) -> Result<bool, Setback> {
         let position = self.position();
-        let worked = before != self.reached();
+        let has_progressed = before != self.progress();
         // While buffers are under way, the wait is for this machine's disk, not for the changelog.
-        if worked || self.under_way > 0 {
-            self.progressed = now;
+        if has_progressed || self.pending_loads > 0 {
+            self.progressed_at = now;
         }
-        self.report.at(now, position.since(self.from), self.settled.changelog_end.since(position), input, metrics);
-        if worked {
+        self.report.report(now, position.since(self.from), self.settled.changelog_end.since(position), input, metrics);
+        if has_progressed {
             metrics.restored(self.records - before.records);
         }
-        if now.saturating_sub(self.progressed) > NO_PROGRESS_WAIT {
+        if now.saturating_sub(self.progressed_at) > NO_PROGRESS_WAIT {
             let end = self.settled.changelog_end;
             return Err(Setback::Silent { waited: NO_PROGRESS_WAIT, position, end });
         }
-        Ok(worked)
+        Ok(has_progressed)
     }
 
-    /// Hands the store a full buffer or, once everything is read, the rest; ends when the store has taken it in. If the
-    /// store is complete, the rest is left to the caller, provided that it can be written in one batch.
+    /// Hands the store a full buffer or, once everything is read, the last buffer. The load ends when the store has
+    /// ingested it. If the store is complete, the last buffer is left to the caller, provided that it fits into one
+    /// write batch.
     fn finish(
         &mut self,
         context: &Context,
-        held: &mut Held,
+        locked_store: &mut LockedStore,
         input: &TopicPartition,
         now: Duration,
     ) -> Result<Option<LoadStep>, Setback> {
         let is_read = self.is_read();
-        if is_read && self.is_complete && self.buffer.as_ref().is_none_or(|rest| held.store.takes_at_once(rest)) {
+        if is_read
+            && self.is_complete
+            && self.buffer.as_ref().is_none_or(|rest| locked_store.store.fits_one_write(rest))
+        {
             let rest = self.buffer.take();
             return Ok(Some(self.loaded(input, now, rest)));
         }
-        let is_due = |buffer: &LoadBuffer| !buffer.is_empty() && (is_read || !buffer.has_room(READ_RECORDS_MAX));
-        if let Some(buffer) = self.buffer.take_if(|buffer| is_due(buffer)) {
-            self.hand_over(context, held, input.partition, buffer)?;
+        let must_hand_over =
+            |buffer: &LoadBuffer| !buffer.is_empty() && (is_read || !buffer.has_room(READ_RECORDS_MAX));
+        if let Some(buffer) = self.buffer.take_if(|buffer| must_hand_over(buffer)) {
+            self.hand_over(context, locked_store, input.partition, buffer)?;
         }
-        Ok((is_read && self.under_way == 0).then(|| self.loaded(input, now, None)))
+        Ok((is_read && self.pending_loads == 0).then(|| self.loaded(input, now, None)))
     }
 
-    /// Hands the store what was read so far. A complete store is copied first: from then on it is incomplete.
+    /// Hands the store a buffer. A complete store is copied first: from then on it is incomplete.
     fn hand_over(
         &mut self,
         context: &Context,
-        held: &mut Held,
+        locked_store: &mut LockedStore,
         partition: i32,
         buffer: LoadBuffer,
     ) -> Result<(), Setback> {
-        let stands_at = |changelog_offset, position_offset| StoreMeta {
+        let meta_at = |changelog_offset, position_offset| StoreMeta {
             changelog_id: self.settled.changelog_id.0,
             partition,
             changelog_offset,
@@ -276,22 +282,22 @@ impl<C: Cluster> Loading<C> {
             position_offset,
         };
         if self.is_complete {
-            // With its current position record, which stays until the load brings another.
-            let meta = stands_at(self.from, self.former_position);
-            held.keep_copy(context)?;
-            held.store.begin_load(&meta)?;
+            // The store keeps its current position record until the load brings another.
+            let meta = meta_at(self.from, self.former_position);
+            locked_store.copy_aside(context)?;
+            locked_store.store.begin_load(&meta)?;
         }
-        let reached =
+        let end =
             if sabotage::is_on(Sabotage::LoadPositionAhead) { self.settled.changelog_end } else { self.read_up_to };
-        let meta = stands_at(reached, self.last_position);
+        let meta = meta_at(end, self.last_position);
         self.is_complete = false;
-        self.under_way += 1;
-        Ok(held.store.load(buffer, meta)?)
+        self.pending_loads += 1;
+        Ok(locked_store.store.load(buffer, meta)?)
     }
 
-    /// Everything was read and, except for the `rest`, is in the store.
+    /// Logs and returns the end of the load: everything was read and, except for the `rest`, is in the store.
     fn loaded(&self, input: &TopicPartition, now: Duration, rest: Option<LoadBuffer>) -> LoadStep {
-        let (took, position) = (now.saturating_sub(self.began), self.position());
+        let (took, position) = (now.saturating_sub(self.began_at), self.position());
         tracing::info!(
             task = %input,
             records = self.records,
@@ -306,7 +312,7 @@ impl<C: Cluster> Loading<C> {
     }
 }
 
-/// Records per second, of enough records to mean something.
+/// Records per second; `None` for too few records.
 fn rate(records: u64, took: Duration) -> Option<u64> {
     (records >= RATE_RECORDS_MIN).then(|| (records as f64 / took.as_secs_f64().max(0.001)) as u64)
 }
@@ -316,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rate_of_few_records_is_left_out() {
+    fn rate_of_few_records_is_not_logged() {
         let took = Duration::from_millis(20);
         assert_eq!((rate(2, took), rate(499, took), rate(500, took)), (None, None, Some(25_000)));
     }

@@ -23,7 +23,7 @@ impl Restoring {
     }
 
     /// Reports that `done` offsets were passed since the start, and that `remaining` are left.
-    pub fn at(&mut self, now: Duration, done: i64, remaining: i64, task: &TopicPartition, metrics: &TaskMetrics) {
+    pub fn report(&mut self, now: Duration, done: i64, remaining: i64, task: &TopicPartition, metrics: &TaskMetrics) {
         self.pace.at(now, count(done), count(remaining));
         metrics.restoring(&self.pace);
         if self.is_due(now) {
@@ -38,13 +38,13 @@ impl Restoring {
         }
     }
 
-    /// Whether it is time for a line. The first line was logged at the start, the last one is at the end.
+    /// Whether a line is due. Other code logs the first line at the start, and the last line at the end.
     fn is_due(&mut self, now: Duration) -> bool {
-        let due = now.saturating_sub(self.logged) >= LOG_INTERVAL && self.pace.remaining() > 0;
-        if due {
+        let is_due = now.saturating_sub(self.logged) >= LOG_INTERVAL && self.pace.remaining() > 0;
+        if is_due {
             self.logged = now;
         }
-        due
+        is_due
     }
 }
 
@@ -52,9 +52,9 @@ impl Restoring {
 #[derive(Clone, Debug, Default)]
 pub struct Walks {
     walk: Option<Walk>,
-    /// Walks that have ended since a line last reported any.
-    ended: Ended,
-    /// When a line was last written.
+    /// The walks that have ended since the last line that reported ended walks.
+    ended: EndedWalks,
+    /// When the last line was logged.
     logged: Option<Duration>,
 }
 
@@ -63,13 +63,13 @@ pub struct Walks {
 struct Walk {
     pace: Pace,
     removed: u64,
-    /// Whether a line has reported it.
+    /// Whether a line has reported the walk.
     is_logged: bool,
 }
 
-/// Walks that have ended, summed up.
+/// The totals of walks that have ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Ended {
+struct EndedWalks {
     walks: u64,
     walked: u64,
     removed: u64,
@@ -78,10 +78,10 @@ struct Ended {
 
 /// The result of a slice of a walk.
 #[derive(Clone, Copy, Debug)]
-pub struct Walked {
+pub struct WalkSlice {
     /// Entries examined.
     pub walked: u64,
-    /// How many of them are removed.
+    /// How many of them are expired and therefore removed.
     pub removed: u64,
     /// The estimated number of entries left to examine; `None` if the walk has ended.
     pub remaining: Option<u64>,
@@ -91,7 +91,7 @@ pub struct Walked {
 #[derive(Debug, PartialEq)]
 enum Line {
     Walking { walked: u64, removed: u64, remaining: u64, per_second: Option<u64>, done_in_s: Option<u64> },
-    Ended(Ended),
+    Ended(EndedWalks),
 }
 
 impl Walks {
@@ -105,8 +105,8 @@ impl Walks {
         self.walk.as_ref().map_or(0, |walk| walk.pace.done())
     }
 
-    /// Notes a slice of the walk.
-    pub fn at(&mut self, now: Duration, slice: Walked, task: &TopicPartition, metrics: &TaskMetrics) {
+    /// Records a slice of the walk, and logs the line that is due, if any.
+    pub fn report(&mut self, now: Duration, slice: WalkSlice, task: &TopicPartition, metrics: &TaskMetrics) {
         let Some(walk) = &mut self.walk else { return };
         walk.removed += slice.removed;
         walk.pace.at(now, walk.pace.done() + slice.walked, slice.remaining.unwrap_or(0));
@@ -117,7 +117,7 @@ impl Walks {
                 task = %task, walked, removed, remaining, entries_per_second = per_second, done_in_s,
                 "still looking for expired entries"
             ),
-            Some(Line::Ended(Ended { walks, walked, removed, took })) => tracing::info!(
+            Some(Line::Ended(EndedWalks { walks, walked, removed, took })) => tracing::info!(
                 task = %task, walks, walked, removed, took_ms = took.as_millis() as u64,
                 "looked for expired entries"
             ),
@@ -133,7 +133,7 @@ impl Walks {
         line
     }
 
-    /// A walk that takes long is reported like a restore.
+    /// The line about a long walk, which is reported like a restore.
     fn under_way(&mut self, now: Duration) -> Option<Line> {
         let walk = self.walk.as_mut()?;
         let began = now.saturating_sub(walk.pace.took());
@@ -150,20 +150,21 @@ impl Walks {
         })
     }
 
-    /// Walks that follow each other closely (a short retention, or old records read fast) share a line.
+    /// Ends the walk, and returns the line that is due. Walks that follow each other closely share a line: the
+    /// retention may be short, or old records may be read fast.
     fn end(&mut self, now: Duration) -> Option<Line> {
         let walk = self.walk.take()?;
         self.ended.walks += 1;
         self.ended.walked += walk.pace.done();
         self.ended.removed += walk.removed;
         self.ended.took += walk.pace.took();
-        let due = self.logged.is_none_or(|logged| now.saturating_sub(logged) >= LOG_INTERVAL);
-        let due = self.ended.walked > 0 && (due || walk.is_logged);
-        due.then(|| Line::Ended(std::mem::take(&mut self.ended)))
+        let is_due = self.logged.is_none_or(|logged| now.saturating_sub(logged) >= LOG_INTERVAL);
+        let is_due = self.ended.walked > 0 && (is_due || walk.is_logged);
+        is_due.then(|| Line::Ended(std::mem::take(&mut self.ended)))
     }
 }
 
-/// A distance between offsets, which is negative only if a topic was recreated under the reader.
+/// A distance between offsets as a count. It is negative only if a topic was recreated under the reader.
 fn count(offsets: i64) -> u64 {
     u64::try_from(offsets).unwrap_or(0)
 }

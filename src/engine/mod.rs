@@ -1,24 +1,25 @@
-//! The engine: lanes that take records through [`crate::dedup`], keep what is remembered in [`crate::state`] and read
-//! and write through [`crate::cluster`], exactly once.
+//! The engine: lanes that judge records with [`crate::dedup`], keep state in [`crate::state`] and read and write
+//! through [`crate::cluster`], exactly once.
 //!
 //! - [`run`] supervises: it checks the topics ([`preflight`]), starts the lanes and stops them; [`catalog`] holds the
-//!   topics that are read, [`feeding`] decides which may be
-//! - [`mod@budget`] divides the memory, and [`limits`] bound what is done at once
+//!   topics that are read, [`feeding`] decides which topics may be read
+//! - [`mod@budget`] divides the memory, and [`limits`] bounds the work that is done at once
 //! - [`lane`] is one thread's work, step by step; [`task`] one input partition's
 //! - [`process`] takes a batch through a task; [`transact`] is its transaction, in which each task has a [`share`]:
 //!   committed, it becomes the task's, aborted, it is dropped
-//! - [`calling`] is what a lane does where new records call a provider: its windows of records that are not settled
-//! - [`gate`] is who is asked before a record is passed on, if the topology has one
-//! - [`control`] is how somebody gives its tasks commands, which they carry out in their transactions
-//! - [`restore`] is the one way back, [`resume`] its decisions, [`hold`] its store and [`load`] its reading; [`claims`]
-//!   record who may have written; [`isolate`] is for outputs that fail, and `bisect` finds the record that one refuses
+//! - [`calling`] makes the calls of a lane whose records call a provider, with windows of records that are not settled
+//! - [`gate`] asks a topology's gate, if there is one, before a record is forwarded
+//! - [`control`] passes operators' commands to the tasks, which carry them out in their transactions
+//! - [`restore`] is the only recovery, [`resume`] its decisions, [`hold`] its store and [`load`] its reading;
+//!   [`claims`] record which owners may have written; [`isolate`] handles failing outputs, and `bisect` finds a refused
+//!   record
 //! - [`rebuild`] rewrites a lost changelog from the stores, while no instance is running
-//! - [`audit`] explains dropped records; [`record_log`] logs dead letters and dropped conflicts, and [`keyless`] records
-//!   without a key; [`sweep`] removes expired entries
-//! - [`watch`] notices topics that come, go or are recreated, [`held_up`] tasks that are stuck behind an open
-//!   transaction, `disks` disks that do not respond, `silence` brokers that do not answer, and [`changelog_loss`] a
+//! - [`audit`] explains dropped records; [`record_log`] logs dead letters and dropped conflicts, and [`keyless`]
+//!   records without a key; [`sweep`] removes expired entries
+//! - [`watch`] detects topics that are created, deleted or recreated, [`held_up`] tasks that are stuck behind an open
+//!   transaction, `disks` disks that do not respond, `silence` brokers that do not respond, and [`changelog_loss`] a
 //!   changelog that has lost records; [`long_work`] reports on long-running work
-//! - [`panics`] are handled like any other trouble; [`present`] decides what time it is
+//! - [`panics`] are handled like any other failure; [`present`] decides whether a record is from the future
 //!
 //! **Failure**: a task that must not continue stops and is logged, while the others continue; a lane that cannot
 //! continue is restarted after a pause, and given up if it keeps panicking; a topology that is refused is given up,
@@ -101,11 +102,11 @@ use budget::Budget;
 use catalog::Catalog;
 use clock::{Clock, SystemClock};
 use context::{Context, Proven, backoff};
-use control::Seen;
+use control::LatestView;
 use disks::Disks;
 use held_up::HeldUp;
 use ids::Ids;
-use lane::{Ended, Lane};
+use lane::{Lane, LaneError};
 use limits::Limits;
 use panics::caught;
 use preflight::unreached::described;
@@ -118,20 +119,20 @@ pub use error::Error;
 
 /// How often an unknown topic is looked up again.
 const MISSING_INTERVAL: Duration = Duration::from_millis(500);
-/// A lane that has worked for this long is restarted without a long pause.
+/// A lane that has run for this long is restarted without a long pause.
 const LANE_LASTED: Duration = Duration::from_secs(60);
 
-/// Functions, by the names of the topologies that end in them, and the database of their transactions.
+/// The user's functions and the database of their transactions.
 #[derive(Clone, Default)]
 pub struct Handlers {
-    /// The functions.
+    /// The functions, by the names of the topologies that end in them.
     pub functions: BTreeMap<String, Function>,
     /// The database of steps' transactions; `None` if steps have no transactions.
     pub database: Option<Database>,
 }
 
 impl Handlers {
-    /// What the topology calls; `None` if it calls nobody.
+    /// The provider that the topology calls; `None` if it makes no calls.
     fn provider(&self, topology: &Topology) -> Result<Option<Arc<dyn Provider>>, effect::Error> {
         if topology.handler().is_none() {
             return rendering::provider(topology);
@@ -149,15 +150,15 @@ impl Handlers {
 pub struct Options {
     /// The worker's settings.
     pub config: Config,
-    /// What to run; each is independent of the others.
+    /// The topologies to run; they are independent of each other.
     pub topologies: Vec<Topology>,
-    /// The handlers of those that end in one, by the topologies' names.
+    /// The handlers of the topologies that end in a handler.
     pub handlers: Handlers,
-    /// Whether to end once everything there is to read has been committed.
+    /// Whether to end once all records of the inputs are committed.
     pub until_drained: bool,
     /// Set from outside to end the run: transactions are finished, groups left, stores flushed.
     pub stop: Arc<AtomicBool>,
-    /// Where counts go.
+    /// The metrics to update.
     pub metrics: Metrics,
     /// Where this instance's readiness is reported.
     pub health: Health,
@@ -177,7 +178,7 @@ pub fn run(options: Options) -> Result<(), Error> {
     }
 }
 
-/// The Kafka cluster of the configuration, for lanes whose clients hold this much. Does not connect yet.
+/// The Kafka cluster of the configuration, for lanes whose clients hold at most this many bytes. Does not connect yet.
 pub fn kafka(config: &Config, queues: Queues) -> Result<Kafka, cluster::Error> {
     let path = match config.data_path {
         config::DataPath::Auto => DataPath::Auto,
@@ -205,7 +206,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     if let Some(contact) = cluster.contact() {
         silence::watch(&contact, &clock, &metrics, &health);
     }
-    // First of all, so that readiness waits for every topology.
+    // This is done first, so that readiness waits for every topology.
     for topology in &topologies {
         (0..config.lanes.max(1)).for_each(|lane| health.lane_joined(&topology.name, lane, false));
     }
@@ -220,7 +221,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
         let admitted = match preflight_once_reached(&preflight, &topology, &config, (&*clock, &stop), &mut is_reported)
         {
             Ok(admitted) => admitted,
-            // Stopped before anything was started: nothing has failed.
+            // The run was stopped before any lane was started: nothing has failed.
             Err(error) if error.kind != ErrorKind::Refused && stop.load(Ordering::Relaxed) => break,
             Err(error) => {
                 let may_pass = error.may_pass();
@@ -238,10 +239,10 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
                 continue;
             }
         };
-        former_rules::keep(&state_dir, &topology);
-        // Only now is it known who reads and writes records with these brokers.
+        former_rules::save(&state_dir, &topology);
+        // Only now it is known which client reads and writes records with these brokers.
         let overhead_bytes = cluster.record_overhead_bytes() as u64;
-        let (commit, isolated_room) = budget.of_transactions(config.commit, overhead_bytes);
+        let (commit, isolated_room) = budget.transaction_bounds(config.commit, overhead_bytes);
         let context = Context {
             rules: topology.rules.clone(),
             rules_digest,
@@ -264,7 +265,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             sink,
             gate,
             provider,
-            commands: Seen::default(),
+            commands: LatestView::default(),
             wakers: Wakers::default(),
             clock: clock.clone(),
         };
@@ -295,7 +296,7 @@ fn refused(outcome: Result<(), Error>, (name, reason): (String, String), may_pas
     Error::and(outcome, Err(Error::Topology { name, reason, may_pass }))
 }
 
-/// The preflight, retried while the cluster cannot be reached. Reports what the brokers can do, unless that was done.
+/// The preflight, retried while the cluster cannot be reached. Reports the brokers' abilities, unless that was done.
 fn preflight_once_reached<C: Cluster>(
     preflight: &Preflight<'_, C>,
     topology: &Topology,
@@ -322,7 +323,7 @@ fn preflight_once_reached<C: Cluster>(
                 let now = clock.monotonic();
                 if missed.is_none() {
                     let name = &topology.name;
-                    tracing::warn!(topology = name, reason = %error.message, "unknown topic; asking again for a while");
+                    tracing::warn!(topology = name, reason = %error.message, "unknown topic; retrying for a while");
                 }
                 if now.saturating_sub(*missed.get_or_insert(now)) >= MISSING_WAIT {
                     return Err(error);
@@ -338,13 +339,13 @@ fn preflight_once_reached<C: Cluster>(
 struct Job {
     context: Arc<Context>,
     lanes: Vec<RunningLane>,
-    /// The threads that look at topics.
+    /// The threads that watch topics and commands.
     watches: Vec<JoinHandle<()>>,
 }
 
 struct RunningLane {
     status: Arc<LaneStatus>,
-    thread: JoinHandle<Result<(), Ended>>,
+    thread: JoinHandle<Result<(), LaneError>>,
 }
 
 impl Job {
@@ -377,7 +378,7 @@ impl Job {
         Ok(())
     }
 
-    /// Whether everything there is to read has been committed, or never will be.
+    /// Whether all records of the inputs are committed, or never will be.
     fn is_drained(&self) -> bool {
         let counts = self.lanes.iter().map(|lane| lane.status.counts());
         let (tasks, drained) =
@@ -397,11 +398,11 @@ impl Job {
         for lane in lanes {
             let ended = match lane.thread.join() {
                 Ok(Ok(())) => Ok(()),
-                Ok(Err(Ended::Failure(error))) => {
+                Ok(Err(LaneError::Failure(error))) => {
                     let may_pass = error.may_pass();
                     Err(Error::Topology { name: name.clone(), reason: error.message, may_pass })
                 }
-                Ok(Err(Ended::Panicked(_))) | Err(_) => Err(Error::Panicked { name: name.clone() }),
+                Ok(Err(LaneError::Panicked(_))) | Err(_) => Err(Error::Panicked { name: name.clone() }),
             };
             outcome = Error::and(outcome, ended);
             let counts = lane.status.counts();
@@ -413,16 +414,16 @@ impl Job {
             }
             outcome = Error::and(outcome, Err(Error::Panicked { name: name.clone() }));
         }
-        let of_tasks = match (stopped, context.topics.refused_count()) {
+        let tasks_result = match (stopped, context.topics.refused_count()) {
             (0, 0) => Ok(()),
             (0, topics) => Err(Error::Topics { name, topics }),
             (tasks, _) => Err(Error::Tasks { name, tasks, refused: passing == 0 }),
         };
-        Error::and(outcome, of_tasks)
+        Error::and(outcome, tasks_result)
     }
 }
 
-/// Waits until the run is to end and signals it to the lanes; meanwhile reports disks that do not respond.
+/// Waits until the run has to end, and signals that to the lanes; meanwhile reports disks that do not respond.
 fn supervise(jobs: &[Job], until_drained: bool, stop: &AtomicBool, health: &Health, clock: &dyn Clock) {
     let mut disks = Disks::default();
     while !stop.load(Ordering::Relaxed) {
@@ -434,7 +435,7 @@ fn supervise(jobs: &[Job], until_drained: bool, stop: &AtomicBool, health: &Heal
     }
 }
 
-/// The watch's thread: restarts after a panic, which leaves nothing behind but what others wait for.
+/// The watch's thread: restarts the watch after a panic, which leaves no inconsistent state behind.
 pub fn keep_watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     let mut attempt = 0;
     while let Err(panic) = caught(|| watch::watch(cluster, context, stop)) {
@@ -446,7 +447,7 @@ pub fn keep_watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool)
 }
 
 /// A lane's thread: creates the lane, steps it, and restarts it where it cannot continue. `random` returns a new number
-/// each time, which no other lane of any process will ever use.
+/// each time, which no other lane of any process uses.
 pub fn work<C: Cluster>(
     context: &Arc<Context>,
     cluster: &C,
@@ -454,9 +455,9 @@ pub fn work<C: Cluster>(
     status: &Arc<LaneStatus>,
     random: impl Fn() -> u64,
     stop: &AtomicBool,
-) -> Result<(), Ended> {
+) -> Result<(), LaneError> {
     let (mut attempt, mut panics) = (0, 0);
-    // A right that was granted once may be granted again.
+    // A right that was granted before may be granted again.
     let mut has_joined = false;
     let topology = &context.topology.name;
     while !stop.load(Ordering::Relaxed) {
@@ -466,25 +467,25 @@ pub fn work<C: Cluster>(
             has_joined |= joined.is_ok();
             joined
         };
-        let ended = lane::live(join, stop);
+        let ended = lane::run(join, stop);
         context.health.lane_joined(topology, index, false);
         let Err(reason) = ended else { return Ok(()) };
         let lasted = context.clock.monotonic().saturating_sub(joined_at) > LANE_LASTED;
         (attempt, panics) = if lasted { (0, 0) } else { (attempt + 1, panics) };
         match &reason {
-            Ended::Failure(error) if error.kind == ErrorKind::Refused && !(error.is_denied() && has_joined) => {
+            LaneError::Failure(error) if error.kind == ErrorKind::Refused && !(error.is_denied() && has_joined) => {
                 tracing::error!(topology, lane = index, %reason, "lane refused");
-                status.keep(Vec::new());
+                status.retain_series(Vec::new());
                 return Err(reason);
             }
-            Ended::Failure(_) => tracing::warn!(topology, lane = index, %reason, "lane restarts"),
-            Ended::Panicked(_) => {
+            LaneError::Failure(_) => tracing::warn!(topology, lane = index, %reason, "lane restarts"),
+            LaneError::Panicked(_) => {
                 panics += 1;
                 context.health.lane_panicked(topology, index);
                 if panics >= context.limits.lane_panics_max || stop.load(Ordering::Relaxed) {
                     tracing::error!(topology, lane = index, %reason, panics, "lane given up");
                     status.set(status::Counts::default());
-                    status.keep(Vec::new());
+                    status.retain_series(Vec::new());
                     return Err(reason);
                 }
                 tracing::error!(topology, lane = index, %reason, panics, "lane restarts");

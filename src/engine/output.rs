@@ -1,5 +1,5 @@
-//! Where a judged record goes: the output, the dead letter topic, the audit topic. A record that the output refuses
-//! goes where `on_unsendable` says.
+//! Sends a judged record to the output, the dead letter topic or the audit topic. `on_unsendable` decides about a
+//! record that the output refuses.
 
 use std::borrow::Cow;
 
@@ -12,20 +12,20 @@ use crate::rendering::Renderer;
 use super::capacity::Added;
 use super::context::Context;
 use super::failure::{Cause, Failure, Unprocessable};
-use super::share::{Asked, Share};
+use super::share::{AwaitedRecord, Share};
 use super::task::Work;
 
-/// What a record that goes to a sink is known by, beside itself.
-pub(super) struct Known<'a> {
-    /// What was read of it, and the bytes that it points into.
+/// What a sink needs about a record, besides the record itself.
+pub(super) struct SinkInput<'a> {
+    /// The rows that were read from the record, and the bytes that they point into.
     pub(super) rows: (&'a [Row], &'a [u8]),
-    /// What renders its effects.
+    /// Renders the record's effects.
     pub(super) renderer: &'a mut Renderer,
-    /// The audit record to write if the sink has it already; `None` if that is not asked.
+    /// The audit record to write if the sink has processed the record already; `None` if the sink does not check that.
     pub(super) explanation: Option<Vec<u8>>,
 }
 
-/// Where the records of a transaction go.
+/// The destinations of a transaction's records.
 pub(super) struct Outlet<'a, C: Cluster> {
     pub(super) context: &'a Context,
     pub(super) work: &'a Work<'a, C>,
@@ -36,13 +36,13 @@ pub(super) struct Outlet<'a, C: Cluster> {
 }
 
 impl<C: Cluster> Outlet<'_, C> {
-    /// Sends the record where its evaluation says. Returns the decision that was carried out: a different one if the
-    /// output refuses the record.
+    /// Carries out the record's evaluation. Returns the decision that was carried out, which differs if the output
+    /// refuses the record.
     pub(super) fn emit(
         &mut self,
         record: &Record<'_>,
         evaluation: &Evaluation,
-        known: Option<Known<'_>>,
+        sink_input: Option<SinkInput<'_>>,
     ) -> Result<Decision, Failure> {
         let rejection = match evaluation.decision.action {
             Action::Drop => {
@@ -53,12 +53,12 @@ impl<C: Cluster> Outlet<'_, C> {
                 return Ok(evaluation.decision);
             }
             Action::DeadLetter => {
-                self.dead_letter(record, evaluation.decision.reason, &words(self.context, evaluation), &[])?;
+                self.dead_letter(record, evaluation.decision.reason, &description(self.context, evaluation), &[])?;
                 return Ok(evaluation.decision);
             }
             Action::Fail => unreachable!("the caller stops before"),
-            Action::Forward => match known {
-                Some(known) => self.affect(record, evaluation, known),
+            Action::Forward => match sink_input {
+                Some(sink_input) => self.add_effects(record, evaluation, sink_input),
                 None => self.forward(record)?,
             },
         };
@@ -84,9 +84,15 @@ impl<C: Cluster> Outlet<'_, C> {
         (*offset == record.offset).then_some(message)
     }
 
-    /// Adds what the record causes in the sink; says why if it cannot be, or if the sink has refused it before.
-    fn affect(&mut self, record: &Record<'_>, evaluation: &Evaluation, known: Known<'_>) -> Option<Rejection> {
-        let Known { rows: (rows, arena), renderer, explanation } = known;
+    /// Adds the record's effects on the sink. Returns a rejection if they cannot be rendered, or if the sink has
+    /// refused them before.
+    fn add_effects(
+        &mut self,
+        record: &Record<'_>,
+        evaluation: &Evaluation,
+        sink_input: SinkInput<'_>,
+    ) -> Option<Rejection> {
+        let SinkInput { rows: (rows, arena), renderer, explanation } = sink_input;
         let rejected = |message: String| Some(Rejection { reason: Reason::Rejected, message });
         if let Some(message) = self.work.task.ending.rejection(record.offset) {
             return rejected(format!("the sink refuses what the record causes: {message}"));
@@ -98,7 +104,7 @@ impl<C: Cluster> Outlet<'_, C> {
         self.added.bytes += self.share.effects.byte_len() - before;
         if let Some(explanation) = explanation {
             let topic = &self.work.task.topics.facts;
-            self.share.asked.push(Asked {
+            self.share.awaited.push(AwaitedRecord {
                 partitions: [topic.result_partitions, topic.audit_partitions].map(|count| record.partition % count),
                 timestamp: record.timestamp,
                 key: record.key.map(<[u8]>::to_vec),
@@ -109,7 +115,7 @@ impl<C: Cluster> Outlet<'_, C> {
         None
     }
 
-    /// Forwards the record unchanged; says why if the output refuses it.
+    /// Forwards the record unchanged. Returns a rejection if the output refuses it.
     fn forward(&mut self, record: &Record<'_>) -> Result<Option<Rejection>, Failure> {
         let refused = |refusal: &str| Rejection {
             reason: Reason::Unsendable,
@@ -129,7 +135,8 @@ impl<C: Cluster> Outlet<'_, C> {
         Ok(self.send(&message)?.as_deref().map(refused))
     }
 
-    /// Sends a message, or keeps it for after the sink's commit; returns the cluster's message if it refuses it.
+    /// Sends a message, or stores it to be sent after the sink's commit. Returns the cluster's error message if the
+    /// cluster refuses it.
     pub(super) fn send(&mut self, message: &Message<'_>) -> Result<Option<String>, Failure> {
         if self.context.sink.is_some() {
             let Message { topic, partition, key, value, headers, timestamp } = *message;
@@ -143,7 +150,7 @@ impl<C: Cluster> Outlet<'_, C> {
                 Ok(None)
             }
             Err(error) if error.kind == ErrorKind::Refused => Ok(Some(error.message)),
-            // A record that cannot even be handed to the producer is its task's trouble, not the lane's.
+            // If the producer does not accept a record, only its task fails, not the lane.
             Err(error) if error.kind == ErrorKind::Abort => {
                 Err(Failure { task: Some(self.share.task), cause: Cause::Cluster(error) })
             }
@@ -151,14 +158,14 @@ impl<C: Cluster> Outlet<'_, C> {
         }
     }
 
-    /// Sends the original bytes to the dead letter topic, with headers that say where the record was and what is wrong
-    /// with it, and `more`. A timestamp that a topic may refuse is replaced by the current time.
+    /// Sends the original bytes to the dead letter topic, with headers that contain the record's place, the reason, the
+    /// message and the `extra_headers`. A timestamp that a topic may refuse is replaced by the current time.
     pub(super) fn dead_letter(
         &mut self,
         record: &Record<'_>,
         reason: Reason,
         message: &str,
-        more: &[(&str, &str)],
+        extra_headers: &[(&str, &str)],
     ) -> Result<(), Failure> {
         self.headers.clear();
         self.headers.extend(record.headers);
@@ -173,11 +180,11 @@ impl<C: Cluster> Outlet<'_, C> {
             ("message", message),
         ]
         .iter()
-        .chain(more)
+        .chain(extra_headers)
         {
             self.headers.push(format!("__ratchet.errors.{field}").as_bytes(), Some(value.as_bytes()));
         }
-        let believable = !matches!(reason, Reason::TimestampInFuture | Reason::Unsendable);
+        let keeps_timestamp = !matches!(reason, Reason::TimestampInFuture | Reason::Unsendable);
         let headers = std::mem::take(self.headers);
         let letter = Message {
             topic: &self.context.topology.dead_letter,
@@ -185,7 +192,7 @@ impl<C: Cluster> Outlet<'_, C> {
             key: record.key,
             value: record.value,
             headers: headers.as_headers(),
-            timestamp: record.timestamp.filter(|_| believable),
+            timestamp: record.timestamp.filter(|_| keeps_timestamp),
         };
         let refusal = self.send(&letter)?;
         *self.headers = headers;
@@ -200,14 +207,14 @@ impl<C: Cluster> Outlet<'_, C> {
     /// Sends the explanation of a drop to the audit topic. If a topic has refused the record before, that may have been
     /// because of its timestamp, so the current time is used instead.
     pub(super) fn explain(&mut self, record: &Record<'_>, topic: &str, value: &[u8]) -> Result<(), Failure> {
-        let believable = self.unsendable(record).is_none();
+        let keeps_timestamp = self.unsendable(record).is_none();
         let explanation = Message {
             topic,
             partition: record.partition % self.work.task.topics.facts.audit_partitions,
             key: record.key,
             value: Some(value),
             headers: Headers::default(),
-            timestamp: record.timestamp.filter(|_| believable),
+            timestamp: record.timestamp.filter(|_| keeps_timestamp),
         };
         match self.send(&explanation)? {
             None => Ok(()),
@@ -218,8 +225,8 @@ impl<C: Cluster> Outlet<'_, C> {
     }
 }
 
-/// Why a record is set aside or the task stops before it, in words.
-pub(super) fn words<'a>(context: &Context, evaluation: &'a Evaluation) -> Cow<'a, str> {
+/// The description of why a record becomes a dead letter, or why the task stops before it.
+pub(super) fn description<'a>(context: &Context, evaluation: &'a Evaluation) -> Cow<'a, str> {
     match &evaluation.rejection {
         Some(rejection) => context.topology.rejection(rejection),
         None => context.topology.meaning(evaluation.decision.reason),

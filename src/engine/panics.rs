@@ -1,18 +1,19 @@
-//! Panics: bugs in ratchet, or in what it is built on. Each is treated like any other trouble of whatever was at work.
+//! Panics: bugs in ratchet or in its dependencies. Each panic is handled like any other failure of the code that was
+//! running.
 //!
 //! - [`install_hook`] logs every panic of any thread, in one event with its location, and counts it
-//! - [`caught`] ends one: around a task's part of the work, around a lane, around the watch
+//! - [`caught`] catches panics: of a task's part of the work, of a lane, of the watch
 //!
-//! **Why continuing is sound**: whatever a panic may have left half changed is dropped and recreated from what Kafka
-//! has committed. A task's part of the work changes the task, the lane's memory for batches and its producer: the task
-//! is recreated and restores, the memory is recreated, the producer is dropped with its transaction. Anything else in a
-//! lane takes the whole lane down. Stores change only in whole batches, each after Kafka's commit; what lanes share is
-//! behind locks, and each change of it is one call.
+//! **Why it is sound to continue**: any state that a panic may have left inconsistent is dropped and recreated from the
+//! state that Kafka has committed. A task's part of the work changes the task, the lane's memory for batches and its
+//! producer: the task is recreated and restores, the memory is recreated, the producer is dropped with its transaction.
+//! Any other panic in a lane ends the whole lane. Stores change only in whole batches, each after Kafka's commit. State
+//! that lanes share is behind locks, and each change of it is a single call.
 //!
-//! **A record that makes its task panic** must not do so for ever, nor move on from instance to instance: the task
-//! restores and tries again, and at the [`PANICS_MAX`]-th time in a row it processes what comes before the record, and
-//! stops there. A task also stops if its sweeper panics that often before it has once got through all keys, however
-//! long that takes and whatever is committed meanwhile.
+//! **A record that makes its task panic** must not do so for ever, nor on one instance after the other: the task
+//! restores and retries. After [`PANICS_MAX`] panics in a row it processes the records before that record, and stops. A
+//! task also stops if its sweeper panics that often before it has completed a walk through all keys, however long that
+//! takes and whatever is committed meanwhile.
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -39,27 +40,27 @@ impl std::fmt::Display for Panic {
     }
 }
 
-/// How the threads are named on which functions of the user's run.
-const HANDLERS: &str = "calls-";
+/// The beginning of the names of threads on which functions of the user run.
+const HANDLER_THREADS_PREFIX: &str = "calls-";
 
-/// From now on each panic of any thread of this process is one log event, and counted. If a backtrace is requested
-/// (`RUST_BACKTRACE`), it is printed as well.
+/// Installs a hook that logs each panic of any thread of this process as one event, and counts it. If a backtrace is
+/// requested (`RUST_BACKTRACE`), it is printed as well.
 pub fn install_hook(metrics: Metrics) {
     let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         let place = info.location().map(|place| format!("{}:{}", place.file(), place.line())).unwrap_or_default();
-        let reason = words(info.payload()).unwrap_or_default();
+        let reason = message(info.payload()).unwrap_or_default();
         let thread = std::thread::current();
         let thread = thread.name().unwrap_or("unnamed");
-        match thread.starts_with(HANDLERS) {
-            true => tracing::error!(place, reason, thread, "a handler, or what calls, has panicked: it is tried again"),
+        match thread.starts_with(HANDLER_THREADS_PREFIX) {
+            true => tracing::error!(
+                place,
+                reason,
+                thread,
+                "a handler, or the code that makes calls, has panicked: the attempt is repeated"
+            ),
             false => {
-                tracing::error!(
-                    place,
-                    reason,
-                    thread,
-                    "panicked: this is a mistake in ratchet; report it with this line"
-                );
+                tracing::error!(place, reason, thread, "panicked: this is a bug in ratchet; report it with this line");
             }
         }
         metrics.panicked();
@@ -76,30 +77,30 @@ fn print_backtrace(print: &dyn Fn(&PanicHookInfo<'_>), info: &PanicHookInfo<'_>)
 
 /// Runs `work` and catches its panic. The caller has to drop whatever `work` may have left half changed.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
-    panic::catch_unwind(AssertUnwindSafe(work)).map_err(|payload| match words(&*payload) {
-        Some(words) => Panic(match LOCATION.take() {
-            Some(location) => format!("{words} ({location})"),
-            None => words,
+    panic::catch_unwind(AssertUnwindSafe(work)).map_err(|payload| match message(&*payload) {
+        Some(message) => Panic(match LOCATION.take() {
+            Some(location) => format!("{message} ({location})"),
+            None => message,
         }),
-        // Not raised by `panic!`: somebody unwinds this stack on purpose.
+        // It was not raised by `panic!`: the stack is unwound on purpose.
         None => panic::resume_unwind(payload),
     })
 }
 
 /// A panic's message, as one line.
-fn words(payload: &(dyn Any + Send)) -> Option<String> {
+fn message(payload: &(dyn Any + Send)) -> Option<String> {
     let text = payload.downcast_ref::<String>().map(String::as_str).or(payload.downcast_ref::<&str>().copied());
     text.map(|text| text.replace(char::is_control, " "))
 }
 
-/// What a task was working on when it panicked.
+/// The work during which a task panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InProgress {
     /// The record at this offset.
     Record(i64),
     /// A walk of the sweeper.
     Walk,
-    /// Neither.
+    /// Other work.
     Nothing,
 }
 
@@ -113,23 +114,26 @@ impl InProgress {
     }
 }
 
-/// A task's panics since it last got past the record in question.
+/// A task's panics since its last progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Panics {
-    /// The record being worked on; `None` if there was none.
+    /// The offset of the record in progress; `None` if there was none.
     at: Option<i64>,
+    /// How many times in a row the task has panicked there.
     times: u32,
-    /// How often since the sweeper last completed a walk.
-    walks: u32,
-    words: String,
+    /// How many times the sweeper has panicked since it last completed a walk.
+    walk_times: u32,
+    /// The message of the last panic.
+    message: String,
 }
 
 impl Panics {
-    /// Counts another panic while working on `at`. A record further on shows that the task got past the former one.
-    pub fn note(&mut self, at: InProgress, panic: &Panic) {
-        self.words.clone_from(&panic.0);
+    /// Counts another panic during the work `at`. A record at a higher offset shows that the task got past the former
+    /// record.
+    pub fn add(&mut self, at: InProgress, panic: &Panic) {
+        self.message.clone_from(&panic.0);
         if at == InProgress::Walk {
-            self.walks += 1;
+            self.walk_times += 1;
             return;
         }
         let at = at.record();
@@ -138,24 +142,24 @@ impl Panics {
         self.at = at.or(self.at);
     }
 
-    /// Everything before `next` is committed.
-    pub fn pass(&mut self, next: i64) {
+    /// Records that all records before `next` are committed.
+    pub fn on_commit(&mut self, next: i64) {
         if self.at.is_none_or(|at| next > at) {
             (self.at, self.times) = (None, 0);
         }
     }
 
-    /// The sweeper has completed a walk.
-    pub fn walk_ended(&mut self) {
-        self.walks = 0;
+    /// Records that the sweeper has completed a walk.
+    pub fn on_walk_end(&mut self) {
+        self.walk_times = 0;
     }
 
-    /// How many times in a row.
+    /// How many times in a row the task has panicked.
     pub fn times(&self) -> u32 {
-        self.times.max(self.walks)
+        self.times.max(self.walk_times)
     }
 
-    /// Whether the task must not try again.
+    /// Whether the task must not retry.
     pub fn are_too_many(&self) -> bool {
         self.times() >= PANICS_MAX
     }
@@ -166,11 +170,11 @@ impl Panics {
     }
 }
 
-/// Why the task stops.
+/// The reason why the task stops.
 impl std::fmt::Display for Panics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (times, words) = (self.times(), &self.words);
-        write!(f, "panicked {times} times in a row: {words}; this is a mistake in ratchet: report it with this line")
+        let (times, message) = (self.times(), &self.message);
+        write!(f, "panicked {times} times in a row: {message}; this is a bug in ratchet: report it with this line")
     }
 }
 
@@ -200,22 +204,22 @@ mod tests {
     fn task_stops_at_a_record_that_panics_three_times_in_a_row() {
         let mut panics = Panics::default();
         for _ in 1..PANICS_MAX {
-            panics.note(InProgress::Record(7), &panic());
+            panics.add(InProgress::Record(7), &panic());
             assert_eq!(panics.stop_before(), None);
         }
-        panics.pass(7);
-        panics.note(InProgress::Record(7), &panic());
-        assert_eq!(panics.stop_before(), Some(7), "what comes before it is no progress");
+        panics.on_commit(7);
+        panics.add(InProgress::Record(7), &panic());
+        assert_eq!(panics.stop_before(), Some(7), "a commit before the record is no progress");
     }
 
     #[test]
     fn panics_are_forgotten_once_the_task_gets_past_them() {
         let mut panics = Panics::default();
-        panics.note(InProgress::Record(7), &panic());
-        panics.note(InProgress::Record(7), &panic());
-        panics.note(InProgress::Record(8), &panic());
+        panics.add(InProgress::Record(7), &panic());
+        panics.add(InProgress::Record(7), &panic());
+        panics.add(InProgress::Record(8), &panic());
         assert_eq!(panics.times(), 1);
-        panics.pass(9);
+        panics.on_commit(9);
         assert_eq!(panics.times(), 0);
         assert!(!panics.are_too_many());
     }
@@ -223,10 +227,10 @@ mod tests {
     #[test]
     fn panics_in_restores_count_until_a_commit() {
         let mut panics = Panics::default();
-        (0..PANICS_MAX).for_each(|_| panics.note(InProgress::Nothing, &panic()));
+        (0..PANICS_MAX).for_each(|_| panics.add(InProgress::Nothing, &panic()));
         assert!(panics.are_too_many());
         assert_eq!(panics.stop_before(), None);
-        panics.pass(0);
+        panics.on_commit(0);
         assert!(!panics.are_too_many());
     }
 
@@ -234,28 +238,28 @@ mod tests {
     fn panics_in_walks_count_across_commits() {
         let mut panics = Panics::default();
         for next in 1..i64::from(PANICS_MAX) {
-            panics.note(InProgress::Walk, &panic());
-            panics.pass(next * 1_000);
+            panics.add(InProgress::Walk, &panic());
+            panics.on_commit(next * 1_000);
             assert!(!panics.are_too_many());
         }
-        panics.note(InProgress::Walk, &panic());
+        panics.add(InProgress::Walk, &panic());
         assert!(panics.are_too_many());
-        assert_eq!(panics.stop_before(), None, "no record is to blame");
+        assert_eq!(panics.stop_before(), None, "no record is at fault");
         assert!(panics.to_string().starts_with("panicked 3 times in a row: no"), "{panics}");
     }
 
     #[test]
     fn completed_walk_forgets_earlier_panics_in_walks() {
         let mut panics = Panics::default();
-        (1..PANICS_MAX).for_each(|_| panics.note(InProgress::Walk, &panic()));
-        panics.walk_ended();
-        panics.note(InProgress::Walk, &panic());
+        (1..PANICS_MAX).for_each(|_| panics.add(InProgress::Walk, &panic()));
+        panics.on_walk_end();
+        panics.add(InProgress::Walk, &panic());
         assert_eq!(panics.times(), 1);
-        // It does not concern those of a record.
-        panics.note(InProgress::Record(7), &panic());
-        panics.note(InProgress::Record(7), &panic());
-        panics.walk_ended();
-        panics.note(InProgress::Record(7), &panic());
+        // A completed walk does not affect the panics at a record.
+        panics.add(InProgress::Record(7), &panic());
+        panics.add(InProgress::Record(7), &panic());
+        panics.on_walk_end();
+        panics.add(InProgress::Record(7), &panic());
         assert_eq!(panics.stop_before(), Some(7));
     }
 }

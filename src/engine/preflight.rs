@@ -1,7 +1,7 @@
 //! The checks before a lane joins the group or reads a new topic: topics, partition counts, policies, rights, and
 //! whether the group's offsets were committed under these rules. The findings come from [`judge`], for both `run` and
-//! `check --online` ([`online`]); `run` then creates what is missing and may be created, and refuses to continue if a
-//! finding says so, with advice.
+//! `check --online` ([`online`]). `run` then creates missing topics that may be created, and refuses to continue if a
+//! finding requires that, with advice.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -25,10 +25,10 @@ pub mod rows;
 pub mod unreached;
 pub mod warned;
 
-use facts::{Facts, Named};
+use facts::{Facts, NamedTopic};
 use finding::{Finding, Severity};
 use judge::{Judge, Role};
-use warned::Warned;
+use warned::Warnings;
 
 /// The result of the checks at the start.
 pub struct Admitted {
@@ -43,7 +43,7 @@ pub struct Preflight<'a, C> {
     cluster: &'a C,
     survey: Survey,
     judge: Judge<'a>,
-    warned: Arc<Warned>,
+    warned: Arc<Warnings>,
 }
 
 fn refused(message: String) -> cluster::Error {
@@ -63,8 +63,8 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         Self { cluster, survey, judge, warned: Arc::default() }
     }
 
-    /// The same, after checks that have warned of this.
-    pub fn after(self, warned: &Arc<Warned>) -> Self {
+    /// The same, after checks that have logged these warnings.
+    pub fn after(self, warned: &Arc<Warnings>) -> Self {
         Self { warned: Arc::clone(warned), ..self }
     }
 
@@ -79,8 +79,8 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         self.cluster.list_topics().map(drop)
     }
 
-    /// Checks all topics before the lanes start, and creates what is missing and may be created. A problem with a named
-    /// topic refuses the whole topology; a topic that merely matches a pattern is left alone.
+    /// Checks all topics before the lanes start, and creates missing topics that may be created. A problem with a named
+    /// topic refuses the whole topology; a topic that merely matches a pattern is excluded.
     pub fn begin(&self) -> Result<Admitted, cluster::Error> {
         let names = feeding::inputs(self.cluster, self.judge.topology)?;
         let rights = if names.is_empty() { None } else { self.group_rights() };
@@ -91,9 +91,9 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         if let Some(finding) = beginning::problem_with(self.cluster, self.judge.topology, &all)? {
             return Err(refused(finding.to_string()));
         }
-        let partition_count = most_partitions(&all);
+        let partition_count = largest_partition_count(&all);
         let mut admitted = Admitted { topics: HashMap::new(), refused: BTreeMap::new() };
-        let mut wrong = Vec::new();
+        let mut refusals = Vec::new();
         for facts in &all {
             match self.judge_and_create(facts, partition_count.unwrap_or(1), &names) {
                 Ok(topic) => {
@@ -103,14 +103,14 @@ impl<'a, C: Cluster> Preflight<'a, C> {
                 Err(error) if self.judge.topology.input.named().is_empty() => {
                     admitted.refused.insert(facts.input.name.clone(), error.message);
                 }
-                Err(error) => wrong.push(error),
+                Err(error) => refusals.push(error),
             }
         }
-        if wrong.is_empty() {
+        if refusals.is_empty() {
             return Ok(admitted);
         }
-        let missing = missing(&wrong);
-        let words: Vec<String> = wrong.into_iter().map(|error| error.message).collect();
+        let missing = missing(&refusals);
+        let words: Vec<String> = refusals.into_iter().map(|error| error.message).collect();
         Err(refused(words.join("; ")).with(missing))
     }
 
@@ -123,19 +123,19 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         problem.map_or(Ok(()), |finding| Err(refused(finding.to_string())))
     }
 
-    /// Checks a topic that was added while the topology runs; `others` are those already read.
+    /// Checks a topic that was added while the topology runs; `others` are the topics that are read already.
     pub fn admit(&self, topic: &str, others: &[String]) -> Result<InputTopic, cluster::Error> {
         let facts = Facts::gather(self.cluster, self.judge.topology, topic, self.group_rights(), &self.survey)?;
-        self.judge_and_create(&facts, facts.input.there().map_or(1, |input| input.partition_count), others)
+        self.judge_and_create(&facts, facts.input.description().map_or(1, |input| input.partition_count), others)
     }
 
-    /// The rights to the group, if the cluster reports them. If its coordinator does not respond, the lanes will find
-    /// out.
+    /// The rights to the group, if the cluster reports them. If the group's coordinator does not respond, the lanes
+    /// will discover that.
     fn group_rights(&self) -> Option<Rights> {
         self.cluster.group_rights(&self.judge.topology.group()).ok().flatten()
     }
 
-    /// Judges, then creates what is missing.
+    /// Judges an input topic, then creates the missing topics that belong to it.
     fn judge_and_create(
         &self,
         facts: &Facts,
@@ -147,7 +147,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
             return Err(refused(problem));
         }
         self.report(&facts.input.name, self.judge.input(facts))?;
-        let Some(input) = facts.input.there() else {
+        let Some(input) = facts.input.description() else {
             return Err(refused(format!("input topic {:?} does not exist", facts.input.name)));
         };
         if let Some(output) = &facts.output {
@@ -178,16 +178,16 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         })
     }
 
-    /// Makes sure of a topic beside the output. Returns its partition count.
+    /// Checks a topic besides the output, and creates it if it is missing. Returns its partition count.
     fn side_topic(&self, role: Role, name: &str, partition_count: i32, largest: i64) -> Result<i32, cluster::Error> {
-        let topic = Named::ask(self.cluster, name.to_owned())?;
+        let topic = NamedTopic::query(self.cluster, name.to_owned())?;
         self.report(name, self.judge.side_topic(role, &topic, Some(partition_count), largest))?;
         self.ensure(role, topic, partition_count).map(|topic| topic.partition_count.max(1))
     }
 
-    /// The topic, created if it is missing; whether it may be was judged before.
-    fn ensure(&self, role: Role, topic: Named, partition_count: i32) -> Result<TopicDescription, cluster::Error> {
-        if let facts::Seen::There(topic) = topic.seen {
+    /// The topic, which is created if it is missing. Whether that is permitted was judged before.
+    fn ensure(&self, role: Role, topic: NamedTopic, partition_count: i32) -> Result<TopicDescription, cluster::Error> {
+        if let facts::TopicState::Exists(topic) = topic.state {
             return Ok(*topic);
         }
         let (name, settings) = (topic.name.as_str(), self.judge.settings);
@@ -202,12 +202,12 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         self.created(role, name)
     }
 
-    /// The topic that was just created: only now do its rights show.
+    /// The topic that was just created. Its rights can be checked only now.
     fn created(&self, role: Role, name: &str) -> Result<TopicDescription, cluster::Error> {
-        let created = Named::ask(self.cluster, name.to_owned())?;
+        let created = NamedTopic::query(self.cluster, name.to_owned())?;
         self.report(name, self.judge.usable(role, &created))?;
-        match created.seen {
-            facts::Seen::There(topic) => Ok(*topic),
+        match created.state {
+            facts::TopicState::Exists(topic) => Ok(*topic),
             _ => {
                 let message = format!("topic {name:?} was created but is not visible yet");
                 Err(cluster::Error::new(ErrorKind::Retry, message))
@@ -215,38 +215,38 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         }
     }
 
-    /// Logs what these findings about a topic warn of, unless it was said by the check before. All refusals together make
-    /// up the error, which is marked as missing if only topics are missing.
+    /// Logs the warnings among these findings about a topic, unless the previous check has logged them. All refusals
+    /// together make up the error, which is marked as missing if only topics are missing.
     fn report(&self, topic: &str, findings: Vec<Finding>) -> Result<(), cluster::Error> {
         let topology = &self.judge.topology.name;
-        let (mut wrong, mut are_missing, mut is_lost) = (Vec::new(), true, false);
-        for finding in self.warned.without_said(topic, findings) {
+        let (mut refusals, mut are_missing, mut is_lost) = (Vec::new(), true, false);
+        for finding in self.warned.without_repeated(topic, findings) {
             match finding.severity {
                 Severity::Refused => {
                     are_missing &= finding.is_missing;
                     is_lost |= finding.is_lost;
-                    wrong.push(finding.to_string());
+                    refusals.push(finding.to_string());
                 }
                 Severity::Warning => tracing::warn!(topology, help = finding.help, "{}", finding.message),
                 Severity::Note => tracing::debug!(topology, help = finding.help, "{}", finding.message),
             }
         }
-        if wrong.is_empty() {
+        if refusals.is_empty() {
             return Ok(());
         }
         let missing = if is_lost { Detail::Lost } else { Detail::Missing };
-        Err(refused(wrong.join("; ")).with(are_missing.then_some(missing)))
+        Err(refused(refusals.join("; ")).with(are_missing.then_some(missing)))
     }
 }
 
-/// What is to be said of all these errors together: that only topics are missing, if that is so.
-fn missing(wrong: &[cluster::Error]) -> Option<Detail> {
-    let is_lost = wrong.iter().any(|error| error.detail() == Some(Detail::Lost));
+/// The detail of all these errors together: that only topics are missing, if that is the case.
+fn missing(refusals: &[cluster::Error]) -> Option<Detail> {
+    let is_lost = refusals.iter().any(|error| error.detail() == Some(Detail::Lost));
     let missing = if is_lost { Detail::Lost } else { Detail::Missing };
-    wrong.iter().all(cluster::Error::is_missing).then_some(missing)
+    refusals.iter().all(cluster::Error::is_missing).then_some(missing)
 }
 
-/// The partition count of the largest input; `None` if there is none.
-fn most_partitions(all: &[Facts]) -> Option<i32> {
-    all.iter().filter_map(|facts| facts.input.there()).map(|input| input.partition_count).max()
+/// The partition count of the largest input; `None` if no input exists.
+fn largest_partition_count(all: &[Facts]) -> Option<i32> {
+    all.iter().filter_map(|facts| facts.input.description()).map(|input| input.partition_count).max()
 }

@@ -1,4 +1,4 @@
-//! A batch's way through a task: each record is judged (`judge`) and sent where its verdict says (`output`).
+//! Processes a task's records of a batch: each record is judged (`judge`) and sent where its verdict says (`output`).
 
 use crate::cluster::{Cluster, RecordBatch};
 use crate::dedup::{Action, Decision, Evaluation, Reason, Verdict};
@@ -9,9 +9,9 @@ use super::capacity::{Added, Capacity};
 use super::context::Context;
 use super::crash;
 use super::failure::{Failure, Unprocessable};
-use super::gate::{OpenGate, Passage, Through, known_elsewhere};
+use super::gate::{GateReply, LaneGate, RecordOutcome, known_elsewhere};
 use super::judge::Judge;
-use super::output::{Known, Outlet, words};
+use super::output::{Outlet, SinkInput, description};
 use super::panics::InProgress;
 use super::present::Doubt;
 use super::resume;
@@ -24,23 +24,23 @@ pub struct Scratch {
     pub(super) headers: HeaderBuf,
     /// An audit record's value.
     explanation: Vec<u8>,
-    /// What renders effects, if the topology has a sink.
+    /// Renders effects, if the topology has a sink.
     renderer: Option<Renderer>,
-    /// The way to the topology's gate, if it has one.
-    gate: Option<OpenGate>,
+    /// The lane's access to the topology's gate, if there is one.
+    gate: Option<LaneGate>,
 }
 
 impl Scratch {
     /// Memory for records of the topology's rules.
     pub fn new(context: &Context) -> Self {
         let (headers, explanation) = Default::default();
-        let gate = context.gate.as_ref().and_then(|gate| OpenGate::of(context, gate.as_ref()));
+        let gate = context.gate.as_ref().and_then(|gate| LaneGate::of(context, gate.as_ref()));
         let renderer = Renderer::new(&context.topology);
         Self { judge: Judge::new(context), headers, explanation, renderer, gate }
     }
 
-    /// The way to the topology's gate, if it has one.
-    pub(super) fn gate(&mut self) -> Option<&mut OpenGate> {
+    /// The lane's access to the topology's gate, if there is one.
+    pub(super) fn gate(&mut self) -> Option<&mut LaneGate> {
         self.gate.as_mut()
     }
 
@@ -51,30 +51,30 @@ impl Scratch {
 }
 
 /// A task's records in a batch.
-pub struct Portion<'a, B> {
+pub struct BatchPortion<'a, B> {
     /// The batch.
     pub batch: &'a B,
     /// The indices of its records, in offset order.
     pub indices: &'a [usize],
-    /// What the transaction has room for.
+    /// The room left in the transaction.
     pub room: Capacity,
 }
 
-/// Takes a task's records into its share of the open transaction, which must be aborted after an error.
+/// Processes a task's records in the open transaction, which must be aborted after an error.
 ///
-/// A record that an action `fail` stops at, or at which the task has panicked too often, is left unprocessed, as is
-/// everything after it; [`Share::stop`] says why. The same goes for a record that needs the clocks checked first.
-/// Records that do not fit into the transaction are also left; [`Added::records`] says how many were processed.
+/// If a record's action is `fail`, if the task has panicked too often at it, or if clocks have to be checked first,
+/// that record and all later ones are not processed; [`Share::stop`] says why. Records that do not fit into the
+/// transaction are not processed either; [`Added::records`] is the number of processed records.
 pub fn process<C: Cluster>(
     context: &Context,
     work: &Work<'_, C>,
     share: &mut Share,
-    portion: &Portion<'_, C::Batch>,
+    portion: &BatchPortion<'_, C::Batch>,
     producer: &mut C::Producer,
     scratch: &mut Scratch,
 ) -> Result<Added, Failure> {
     let processed = process_all(context, work, share, portion, producer, scratch);
-    // Whatever the result: a later panic elsewhere must not be blamed on this record.
+    // Reset whatever the result: a later panic elsewhere must not be attributed to this record.
     scratch.judge.in_progress = None;
     processed
 }
@@ -83,56 +83,56 @@ fn process_all<C: Cluster>(
     context: &Context,
     work: &Work<'_, C>,
     share: &mut Share,
-    portion: &Portion<'_, C::Batch>,
+    portion: &BatchPortion<'_, C::Batch>,
     producer: &mut C::Producer,
     scratch: &mut Scratch,
 ) -> Result<Added, Failure> {
     let Scratch { judge, headers, explanation, renderer, gate } = scratch;
-    let Portion { batch, indices: all, room } = *portion;
+    let BatchPortion { batch, indices: all, room } = *portion;
     let (task, id) = (work.task, share.task);
-    let stops = task.trouble.stops_before();
+    let stops = task.trouble.planned_stop();
     let before_stop = match &stops {
         None => all,
         Some((offset, _)) => &all[..all.partition_point(|&index| batch.record(index).offset < *offset)],
     };
-    let indices = &before_stop[..room.reach(batch, before_stop)];
+    let indices = &before_stop[..room.fitting(batch, before_stop)];
     judge.read((share.position.next, &share.position.progress), indices.iter().map(|&index| batch.record(index)));
     judge.look_up(work.store, &share.position.progress).map_err(|error| Failure::state(id, error))?;
     let mut added = Added::default();
     let wall_ms = context.clock.wall_ms();
-    let passage = gate
+    let gate_reply = gate
         .as_mut()
-        .map_or(Passage::Unasked, |gate| gate.ask::<C>((context, work), share, judge, (batch, indices), wall_ms));
-    let indices = passage.reach(indices);
-    for (at, &index) in indices.iter().enumerate() {
+        .map_or(GateReply::Unasked, |gate| gate.ask::<C>((context, work), share, judge, (batch, indices), wall_ms));
+    let indices = gate_reply.ready(indices);
+    for (number, &index) in indices.iter().enumerate() {
         let record = batch.record(index);
         judge.in_progress = Some(record.offset);
         crash::record(record.topic, record.partition, record.offset);
         let before = (share.position.progress.stream_time, share.position.progress.horizon);
         let evaluation = judge
-            .judge((context, work), (&mut share.position.progress, &share.overlay), at, &record, wall_ms)
+            .judge((context, work), (&mut share.position.progress, &share.overlay), number, &record, wall_ms)
             .map_err(|error| {
                 Failure::refused_at(id, record.offset, Unprocessable::Entry(resume::Refusal::of_record(error)))
             })?;
         let Some(evaluation) = evaluation else {
             let last = all.last().map_or(record.offset, |&last| batch.record(last).offset);
             let timestamp = record.timestamp.unwrap_or_default();
-            share.stop = Some(Stop::Doubted(Doubt { offset: record.offset, timestamp, there: last + 1 }));
+            share.stop = Some(Stop::Doubted(Doubt { offset: record.offset, timestamp, known_end: last + 1 }));
             break;
         };
         if evaluation.decision.action == Action::Fail {
-            share.stop = Some(Stop::Refused(stops_at(context, &record, &evaluation)));
+            share.stop = Some(Stop::Refused(stop_reason(context, &record, &evaluation)));
             break;
         }
-        let Some(evaluation) = through(gate.as_ref(), passage, at, evaluation) else {
-            // As if it had not been judged.
+        let Some(evaluation) = after_gate(gate.as_ref(), gate_reply, number, evaluation) else {
+            // The record counts as not judged: the next portion judges it again.
             (share.position.progress.stream_time, share.position.progress.horizon) = before;
             break;
         };
         let (producer, headers) = (&mut *producer, &mut *headers);
-        let known = renderer.as_mut().map(|renderer| Known {
-            rows: judge.rows(at),
-            explanation: in_inbox(context, judge, share, (at, &record), &evaluation),
+        let known = renderer.as_mut().map(|renderer| SinkInput {
+            rows: judge.rows(number),
+            explanation: inbox_explanation(context, judge, share, (number, &record), &evaluation),
             renderer,
         });
         let mut outlet = Outlet { context, work, share, producer, headers, added: &mut added };
@@ -142,14 +142,14 @@ fn process_all<C: Cluster>(
         {
             explanation.clear();
             let known = (&outlet.share.position.progress, &outlet.share.overlay);
-            judge.dropped(context, known, at, &record, decision).write(explanation);
+            judge.dropped(context, known, number, &record, decision).write(explanation);
             outlet.explain(&record, topic, explanation)?;
         }
         // A record that the output or the sink refuses is treated as if it had never existed.
         if !matches!(decision.reason, Reason::Unsendable | Reason::Rejected) {
-            added.epoch_changes += u64::from(judge.remember(share, at, &record));
+            added.epoch_changes += u64::from(judge.remember(share, number, &record));
         } else if let Some(gate) = gate {
-            gate.refuse(at);
+            gate.on_refused(number);
         }
         share.tally.add(decision.verdict, decision.reason);
         share.keyless.note(context, task.topics.facts.task_count, &record);
@@ -161,7 +161,7 @@ fn process_all<C: Cluster>(
         }
     }
     gate.iter_mut().for_each(|gate| gate.take_back(context, work));
-    let is_held = matches!(passage, Passage::Held(_)) && added.records == indices.len() && share.stop.is_none();
+    let is_held = matches!(gate_reply, GateReply::Held(_)) && added.records == indices.len() && share.stop.is_none();
     let is_next = before_stop.len() < all.len() && added.records == before_stop.len() && share.stop.is_none();
     if is_held {
         share.stop = Some(Stop::Gated);
@@ -172,27 +172,34 @@ fn process_all<C: Cluster>(
     Ok(added)
 }
 
-/// The evaluation once the gate has had its say on the record of this number; `None` if it has to be asked about first,
-/// with the next portion.
-fn through(gate: Option<&OpenGate>, passage: Passage, number: usize, evaluation: Evaluation) -> Option<Evaluation> {
-    match gate.map_or(Through::Goes, |gate| gate.through(passage, number, &evaluation.decision)) {
-        Through::Goes => Some(evaluation),
-        Through::Elsewhere => Some(Evaluation { decision: known_elsewhere(evaluation.decision), ..evaluation }),
-        Through::Unasked => None,
+/// The evaluation after the gate's answer about the record with this number; `None` if the gate has to be asked about the
+/// record first, with the next portion.
+fn after_gate(
+    gate: Option<&LaneGate>,
+    gate_reply: GateReply,
+    number: usize,
+    evaluation: Evaluation,
+) -> Option<Evaluation> {
+    match gate.map_or(RecordOutcome::Pass, |gate| gate.outcome(gate_reply, number, &evaluation.decision)) {
+        RecordOutcome::Pass => Some(evaluation),
+        RecordOutcome::KnownElsewhere => {
+            Some(Evaluation { decision: known_elsewhere(evaluation.decision), ..evaluation })
+        }
+        RecordOutcome::Unasked => None,
     }
 }
 
-/// The audit record to write if the sink's inbox has the record, empty if there is no audit topic; `None` if the sink
-/// does not answer for each record.
-fn in_inbox(
+/// The audit record to write if the sink's inbox has the record; empty without an audit topic, `None` if the sink does
+/// not answer for each record.
+fn inbox_explanation(
     context: &Context,
     judge: &Judge,
     share: &Share,
-    (at, record): (usize, &Record<'_>),
+    (number, record): (usize, &Record<'_>),
     evaluation: &Evaluation,
 ) -> Option<Vec<u8>> {
-    let answers = context.sink.as_ref().is_some_and(|sink| sink.answers());
-    if !answers || evaluation.decision.action != Action::Forward {
+    let has_answers = context.sink.as_ref().is_some_and(|sink| sink.answers());
+    if !has_answers || evaluation.decision.action != Action::Forward {
         return None;
     }
     let mut explanation = Vec::new();
@@ -200,19 +207,19 @@ fn in_inbox(
         let (verdict, reason, action) = (Verdict::Duplicate, Reason::InInbox, Action::Drop);
         let decision = Decision { verdict, reason, action, ..evaluation.decision };
         let known = (&share.position.progress, &share.overlay);
-        judge.dropped(context, known, at, record, decision).write(&mut explanation);
+        judge.dropped(context, known, number, record, decision).write(&mut explanation);
     }
     Some(explanation)
 }
 
 /// Why the task stops before a record.
-pub(super) fn stops_at(context: &Context, record: &Record<'_>, evaluation: &Evaluation) -> String {
+pub(super) fn stop_reason(context: &Context, record: &Record<'_>, evaluation: &Evaluation) -> String {
     let location = format!("{}:{}:{}", record.topic, record.partition, record.offset);
     if let Some(error) = evaluation.full {
         return format!("{location}: {error}");
     }
     let Decision { verdict, reason, .. } = evaluation.decision;
     let (verdict, reason) = (verdict.as_str(), reason.as_str());
-    let words = words(context, evaluation);
+    let words = description(context, evaluation);
     format!("{location} is {verdict} ({reason}): {words}; the topology says `fail`")
 }

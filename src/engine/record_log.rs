@@ -1,6 +1,6 @@
-//! Log lines about records that somebody should hear of: dead letters, and dropped records whose contents were new. A line
-//! says how many there were, why, and where the first one was. There is at most one line per task, fate and interval, so that
-//! many such records do not drown out everything else; the lines together count every committed record.
+//! Log lines about records that need attention: dead letters, and dropped records whose contents were new. A line
+//! contains the number of records, the reasons, and the place of the first record. There is at most one line per task,
+//! fate and interval, so that many such records do not flood the log; the lines together count every committed record.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use crate::dedup::Reason;
 use crate::encodings::behind_registry_prefix;
 use crate::record::{Record, TopicPartition};
 
-/// At most one line per interval.
-const INTERVAL: Duration = Duration::from_secs(60);
+/// The least time between two lines of one log.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What to do about values written by a schema registry's serializers.
+/// The help for values written by a schema registry's serializers.
 const FRAMED_HELP: &str = "they look like a schema registry's (a zero byte, a schema's id, then Avro or the like), and \
     ratchet reads JSON: have it written as JSON, by a JsonConverter for instance; or identify records by bytes alone, \
     `identity: key`, or `identity: value` with `value_format: bytes`";
 
-/// What to do about records that were dropped although their contents were new.
+/// The help for records that were dropped although their contents were new.
 const CONFLICT_HELP: &str = "if they are other events, add what tells them apart to `identity` or `version`, or write \
     `on_conflict: forward`; if a field differs in each delivery, leave it out with `contents: {fingerprint: value, except: \
     [...]}`; an `audit` topic lists them, and `ratchet replay --summary` names the fields that differ";
 
-/// A task's records that are still to be logged.
+/// A task's records that are not logged yet.
 #[derive(Debug)]
 pub struct RecordLog {
     letters: Log,
@@ -52,26 +52,26 @@ impl Default for RecordLog {
 }
 
 impl RecordLog {
-    /// A transaction with these is committed.
+    /// Adds the records of a committed transaction.
     pub fn add(&mut self, committed: &mut NotedRecords) {
         self.letters.add(&mut committed.letters);
         self.conflicts.add(&mut committed.conflicts);
     }
 
-    /// Logs what there is, where a line is due. `topic` is for the dead letters.
+    /// Logs the unlogged records, as far as lines are due. `topic` is the dead letter topic.
     pub fn log_if_due(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
         self.letters.log_if_due(task, topic, now);
         self.conflicts.log_if_due(task, topic, now);
     }
 
-    /// Logs what there is.
+    /// Logs the unlogged records, if there are any.
     pub fn log(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
         self.letters.log(task, topic, now);
         self.conflicts.log(task, topic, now);
     }
 }
 
-/// What became of the records that a log is about.
+/// The fate of the records in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// They went to the dead letter topic.
@@ -80,11 +80,11 @@ enum Fate {
     DroppedConflict,
 }
 
-/// A task's records of one fate that are still to be logged.
+/// A task's records of one fate that are not logged yet.
 #[derive(Debug)]
 struct Log {
     fate: Fate,
-    /// Those that were committed and not logged yet.
+    /// The records that are committed and not logged yet.
     unlogged: Noted,
     /// When the last line was logged, on the monotonic clock.
     logged_at: Option<Duration>,
@@ -94,14 +94,14 @@ struct Log {
 #[derive(Debug, Default, PartialEq)]
 pub struct Noted {
     reasons: Vec<(Reason, u64)>,
-    first: Option<First>,
-    /// How many look as if a schema registry's serializers had written them.
+    first: Option<FirstRecord>,
+    /// How many records look like the output of a schema registry's serializers.
     framed: u64,
 }
 
-/// The first of them.
+/// The first record of one fate.
 #[derive(Clone, Debug, PartialEq)]
-struct First {
+struct FirstRecord {
     offset: i64,
     message: String,
 }
@@ -112,7 +112,7 @@ impl Noted {
         self.count(reason, 1);
         self.framed += u64::from(is_framed(record, reason));
         if self.first.is_none() {
-            self.first = Some(First { offset: record.offset, message: message.to_owned() });
+            self.first = Some(FirstRecord { offset: record.offset, message: message.to_owned() });
         }
     }
 
@@ -140,7 +140,7 @@ impl Log {
         Self { fate, unlogged: Noted::default(), logged_at: None }
     }
 
-    /// A transaction with these is committed.
+    /// Adds the records of a committed transaction.
     fn add(&mut self, committed: &mut Noted) {
         let unlogged = &mut self.unlogged;
         committed.reasons.iter().for_each(|(reason, count)| unlogged.count(*reason, *count));
@@ -151,16 +151,16 @@ impl Log {
         committed.clear();
     }
 
-    /// Logs what there is, if a line is due.
+    /// Logs the unlogged records, if a line is due.
     fn log_if_due(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
-        if self.logged_at.is_none_or(|logged_at| now.saturating_sub(logged_at) >= INTERVAL) {
+        if self.logged_at.is_none_or(|logged_at| now.saturating_sub(logged_at) >= LOG_INTERVAL) {
             self.log(task, topic, now);
         }
     }
 
-    /// Logs what there is.
+    /// Logs the unlogged records, if there are any.
     fn log(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
-        let Some(First { offset, message }) = self.unlogged.first.take() else { return };
+        let Some(FirstRecord { offset, message }) = self.unlogged.first.take() else { return };
         let reasons: Vec<_> =
             self.unlogged.reasons.iter().map(|(reason, count)| format!("{} {count}", reason.as_str())).collect();
         let (records, framed, reasons) = (self.unlogged.records(), self.unlogged.framed, reasons.join(", "));
@@ -185,7 +185,8 @@ impl Log {
     }
 }
 
-/// Whether a malformed part starts as a schema registry's serializers write it: a zero byte and a four-byte id.
+/// Whether a malformed part starts like the output of a schema registry's serializers: with a zero byte and a four-byte
+/// id.
 fn is_framed(record: &Record<'_>, reason: Reason) -> bool {
     let part = match reason {
         Reason::ValueMalformed => record.value,
@@ -228,19 +229,19 @@ mod tests {
         letters.add(&mut open);
         open.add(&record(7, &framed), Reason::Late, "late");
         letters.add(&mut open);
-        assert_eq!(unlogged(&letters), (3, 1, Some(5)), "one that could be read is no registry's");
+        assert_eq!(unlogged(&letters), (3, 1, Some(5)), "a readable record is not counted as framed");
         letters.log_if_due(&task, "dead", Duration::ZERO);
         assert_eq!(unlogged(&letters), (0, 0, None));
         open.add(&record(8, b"{"), Reason::ValueMalformed, "no JSON");
         letters.add(&mut open);
-        letters.log_if_due(&task, "dead", INTERVAL - Duration::from_millis(1));
-        assert_eq!(unlogged(&letters), (1, 0, Some(8)), "it waits for its time");
-        letters.log_if_due(&task, "dead", INTERVAL);
+        letters.log_if_due(&task, "dead", LOG_INTERVAL - Duration::from_millis(1));
+        assert_eq!(unlogged(&letters), (1, 0, Some(8)), "the next line is not due yet");
+        letters.log_if_due(&task, "dead", LOG_INTERVAL);
         assert_eq!(unlogged(&letters), (0, 0, None));
         open.add(&record(9, b"{"), Reason::ValueMalformed, "no JSON");
         letters.add(&mut open);
-        letters.log(&task, "dead", INTERVAL);
-        assert_eq!(unlogged(&letters), (0, 0, None), "it leaves");
+        letters.log(&task, "dead", LOG_INTERVAL);
+        assert_eq!(unlogged(&letters), (0, 0, None), "the task leaves");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! What a task does with the state it finds: pure decisions, made once the former owner's transaction is settled. There
-//! are two questions: how far the store has come ([`examine`]) and, once it holds what the changelog holds, where the
-//! input continues ([`resumption`]).
+//! How a task resumes from the state that it finds: pure decisions, made once the former owner's transaction is
+//! settled. There are two questions: how far the store has applied the changelog ([`examine_store`]) and, once it is
+//! current, the offset at which the input continues ([`resumption`]).
 //!
-//! Source offsets alone prove nothing: groups are reset, topics recreated, folders swapped. The token decides.
+//! Source offsets alone prove nothing: groups are reset, topics recreated, folders exchanged. The token decides.
 
 use crate::cluster::{Settled, TopicId};
 use crate::dedup::{Bounds, Epochs, Progress, Ranges};
@@ -13,31 +13,31 @@ use crate::topology::Start;
 mod refusal;
 mod witness;
 
-pub use refusal::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP, NOT_WITHOUT_A_COPY, Refusal};
+pub use refusal::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP, REBUILD_HELP, Refusal};
 pub use witness::check_witness;
 
-/// What a store needs before it can be used.
+/// How a store compares with the changelog, and so what it needs before it can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum StoreStatus {
     /// It is the result of the transaction that the group has committed.
     Current,
     /// It lacks the changelog from this offset on.
     Behind {
         /// The first changelog offset to read.
         from: ChangelogOffset,
-        /// When the store was last synced. It keeps this age until the load has ended, since until then it may still
-        /// hold entries whose tombstones are gone.
+        /// When the store was last synced. The store keeps this time until the load has ended, since until then it may
+        /// still hold entries whose tombstones are gone.
         synced_at: i64,
     },
-    /// It cannot be built upon: another has to be built in its place, from this changelog offset on.
+    /// It cannot be updated: another store has to be built in its place, from this changelog offset on.
     Unusable {
         /// The first changelog offset to read.
         from: ChangelogOffset,
-        /// Why, for the log.
+        /// The reason for the log.
         reason: String,
     },
-    /// It has applied what the changelog no longer holds: the changelog has lost its last records, and the store may
-    /// hold the only copy.
+    /// It has applied records that the changelog no longer holds: the changelog has lost its last records, and the
+    /// store may hold the only copy.
     Beyond {
         /// How far it has applied the changelog.
         applied: ChangelogOffset,
@@ -46,21 +46,22 @@ pub enum Standing {
     },
 }
 
-/// How far the store has come. `meta` is its own record, `None` for an empty store, `is_latest` whether it is known to
-/// hold everything that was committed; `committed` is the token beside the committed offset.
-pub fn examine(
+/// Compares the store with the changelog. `meta` is the store's meta record, `None` for an empty store; `is_latest` is
+/// whether the store is known to hold everything that was committed; `committed` is the token beside the committed
+/// offset.
+pub fn examine_store(
     settled: &Settled,
     partition: i32,
     (meta, is_latest): (Option<&StoreMeta>, bool),
     committed: Option<&Token>,
     wall_ms: i64,
     delete_retention_ms: i64,
-) -> Standing {
+) -> StoreStatus {
     let from = settled.changelog_start;
-    let unusable = |reason: String| Standing::Unusable { from, reason };
+    let unusable = |reason: String| StoreStatus::Unusable { from, reason };
     let Some(meta) = meta else {
         return if from == ChangelogOffset(0) {
-            Standing::Behind { from, synced_at: wall_ms }
+            StoreStatus::Behind { from, synced_at: wall_ms }
         } else {
             unusable("it is empty".to_owned())
         };
@@ -72,42 +73,41 @@ pub fn examine(
         return unusable(format!("it belongs to partition {}", meta.partition));
     }
     if meta.changelog_offset > settled.changelog_end && !sabotage::is_on(Sabotage::ChangelogEndNotCompared) {
-        return Standing::Beyond { applied: meta.changelog_offset, end: settled.changelog_end };
+        return StoreStatus::Beyond { applied: meta.changelog_offset, end: settled.changelog_end };
     }
-    // The store's last transaction ends with one marker. Anything after that is from this task's aborted transactions,
-    // from others, or from one whose outcome was unknown; and if the group shows an offset that it has had before, the
-    // store may be as old.
+    // The store's last transaction ends with one marker. Later records are from aborted transactions of this task, from
+    // other owners, or from a transaction with an unknown outcome; and if the group shows an offset that it had before,
+    // the store may be as old as that offset.
     let is_latest = is_latest || meta.changelog_offset.next() >= settled.changelog_end;
     if meta.token.is_some() && meta.token.as_ref() == committed && is_latest {
-        return Standing::Current;
+        return StoreStatus::Current;
     }
     if meta.changelog_offset < settled.changelog_start {
         let (applied, start) = (meta.changelog_offset, settled.changelog_start);
         return unusable(format!("it stands at changelog offset {applied}, before the changelog's start {start}"));
     }
-    // Tombstones that it has not seen may have been compacted away: what they removed would stay for ever.
+    // Tombstones that the store has not read may have been compacted away: removed entries would stay in the store.
     if meta.changelog_offset < settled.changelog_end && wall_ms.saturating_sub(meta.synced_at) >= delete_retention_ms {
         return unusable("it was last written longer ago than the changelog keeps tombstones".to_owned());
     }
-    // Records may have been removed up to where it stands.
-    Standing::Behind { from: applied(meta).max(settled.changelog_start), synced_at: meta.synced_at }
+    // Retention may have removed records up to the store's offset.
+    StoreStatus::Behind { from: applied(meta).max(settled.changelog_start), synced_at: meta.synced_at }
 }
 
-/// How far a store has applied what was committed. Anything it has read beyond its position record was aborted; if the
-/// changelog has lost that and has grown again, there may be something else there now.
+/// How far a store has applied committed records. Records that it has read beyond its position record were aborted; if
+/// the changelog has lost them and has grown again, other records may be there now.
 fn applied(meta: &StoreMeta) -> ChangelogOffset {
-    let behind_position = meta.position_offset.filter(|_| meta.token.is_some()).map(ChangelogOffset::next);
-    behind_position.map_or(meta.changelog_offset, |behind| behind.min(meta.changelog_offset))
+    let after_position = meta.position_offset.filter(|_| meta.token.is_some()).map(ChangelogOffset::next);
+    after_position.map_or(meta.changelog_offset, |offset| offset.min(meta.changelog_offset))
 }
 
 /// Whether a store belongs to this task and this changelog, however old it is.
-pub fn is_of(meta: &StoreMeta, settled: &Settled, partition: i32) -> bool {
+pub fn is_store_of(meta: &StoreMeta, settled: &Settled, partition: i32) -> bool {
     meta.changelog_id == settled.changelog_id.0 && meta.partition == partition
 }
 
-/// Whether a store that cannot be built upon can be rebuilt from the changelog, which starts at offset `from`. The
-/// cleaner leaves a compacted topic's start alone; if it is not 0, records were deleted, and with them entries that
-/// nothing else remembers.
+/// Refuses to rebuild a store from a changelog that does not start at offset 0. The cleaner does not move a compacted
+/// topic's start; if it is not 0, records were deleted, and with them entries that only they held.
 pub fn check_rebuild(from: ChangelogOffset, reason: &str) -> Result<(), Refusal> {
     if from == ChangelogOffset(0) {
         Ok(())
@@ -121,17 +121,17 @@ pub fn check_rebuild(from: ChangelogOffset, reason: &str) -> Result<(), Refusal>
 pub struct Resumption {
     /// The next source offset to read.
     pub next: i64,
-    /// What decisions depend on besides the entries.
+    /// The state besides the entries that decisions depend on.
     pub progress: Progress,
-    /// What is known about calls.
+    /// The state of calls.
     pub calls: Calls,
     /// Where the position comes from.
     pub origin: Origin,
 }
 
 impl Resumption {
-    /// The same with what the position record says about `calls`. What was settled beyond the prefix and is left out by a
-    /// reset counts as processed: it may come back by another one.
+    /// Adds the `calls` of the position record. Records that were settled beyond the prefix and are skipped by a reset
+    /// count as processed: another reset may return to them.
     pub fn with_calls(mut self, calls: Calls) -> Result<Self, Refusal> {
         let next = self.next;
         for (from, to) in &calls.beyond {
@@ -142,10 +142,10 @@ impl Resumption {
     }
 }
 
-/// Where a position comes from; all but the first are worth logging.
+/// Where a position comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nothing was ever processed.
+    /// A start without a former position: no record was ever processed.
     Fresh,
     /// The offset that the group has committed with the changelog's last transaction.
     Committed,
@@ -157,23 +157,23 @@ pub enum Origin {
 
 /// What a task knows about itself when it resumes.
 #[derive(Clone, Copy, Debug)]
-pub struct Own<'a> {
+pub struct TaskFacts<'a> {
     /// The digest of the current rules.
     pub rules_digest: &'a [u8; 32],
     /// The input's partition count.
     pub task_count: u32,
-    /// Where to start if nothing was ever processed.
+    /// Where to start if no record was ever processed.
     pub start: Start,
-    /// How much of its past it keeps.
+    /// The bounds of its progress.
     pub bounds: &'a Bounds,
 }
 
-/// The text beside the committed offset, if ratchet wrote it; refused if that alone is reason enough. To be called
-/// before the store is touched.
-pub fn check_committed(settled: &Settled, own: Own<'_>) -> Result<Option<OffsetMetadata>, Refusal> {
+/// The text beside the committed offset, if ratchet wrote it. Refuses the text of another program, of other rules or of
+/// another changelog. Called before the store is changed.
+pub fn check_committed(settled: &Settled, facts: TaskFacts<'_>) -> Result<Option<OffsetMetadata>, Refusal> {
     let parsed = settled.committed.as_ref().map(|committed| OffsetMetadata::parse(&committed.metadata));
     let Some(metadata) = parsed.transpose().map_err(Refusal::of_metadata)?.flatten() else { return Ok(None) };
-    let ours = OffsetMetadata::short_digest(own.rules_digest);
+    let ours = OffsetMetadata::short_digest(facts.rules_digest);
     if metadata.digest != ours {
         return Err(Refusal::OtherRules { found: metadata.digest.clone(), ours });
     }
@@ -181,53 +181,58 @@ pub fn check_committed(settled: &Settled, own: Own<'_>) -> Result<Option<OffsetM
     Ok(Some(metadata))
 }
 
-/// Whether a changelog without a transaction can be all that there ever was. `former` is the position record of the
-/// store that was set aside for it.
-pub fn check_former(settled: &Settled, partition: i32, former: Option<&PositionRecord>) -> Result<(), Refusal> {
-    // After a reset, the text says as little about what was processed as no text at all.
+/// Refuses a changelog without a transaction if the store remembers processed records. `former` is the position record
+/// of the store that was set aside.
+pub fn check_former_store(settled: &Settled, partition: i32, former: Option<&PositionRecord>) -> Result<(), Refusal> {
+    // After a reset there is no text, and the offset does not tell which records were processed.
     let text = settled.committed.as_ref().map(|committed| OffsetMetadata::parse(&committed.metadata));
-    let is_told = text.is_some_and(|text| !matches!(text, Ok(None)));
-    let former = former.filter(|former| former.token.partition == partition && !is_told);
+    let has_text = text.is_some_and(|text| !matches!(text, Ok(None)));
+    let former = former.filter(|former| former.token.partition == partition && !has_text);
     match former.and_then(|former| processed_of(former, settled.input_id)) {
         Some(processed) => Err(Refusal::StoreOutlived { processed }),
         None => Ok(()),
     }
 }
 
-/// The offset up to which a position record covers this input: what was processed, or where reading was to start.
+/// The offset up to which a position record covers this input: the end of the processed records, or the start of
+/// reading.
 pub fn processed_of(position: &PositionRecord, input_id: TopicId) -> Option<i64> {
     let processed = position.processed.iter().filter(|(_, to)| *to > 0 && position.input_id == input_id.0);
     processed.map(|&(_, to)| to).max()
 }
 
-/// Where the input continues, once the store holds what the changelog holds. `position` is the store's position record,
-/// the last one in the changelog.
-pub fn resumption(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>) -> Result<Resumption, Refusal> {
-    let metadata = check_committed(settled, own)?;
+/// Where the input continues, once the store is current. `position` is the store's position record, the last one in the
+/// changelog.
+pub fn resumption(
+    settled: &Settled,
+    position: Option<&PositionRecord>,
+    facts: TaskFacts<'_>,
+) -> Result<Resumption, Refusal> {
+    let metadata = check_committed(settled, facts)?;
     let recorded = position.map(|p| p.processed.as_slice()).unwrap_or_default();
-    let stood = recorded.last().map(|&(_, end)| end);
-    let processed = Ranges::from_pairs(recorded.iter().copied(), own.bounds)?;
+    let recorded_end = recorded.last().map(|&(_, end)| end);
+    let processed = Ranges::from_pairs(recorded.iter().copied(), facts.bounds)?;
     if let Some(metadata) = &metadata {
         let offset = settled.committed.as_ref().map_or(0, |committed| committed.offset);
-        if !is_held(position, &metadata.token, offset) && !sabotage::is_on(Sabotage::ChangelogAdopted) {
+        if !holds_transaction(position, &metadata.token, offset) && !sabotage::is_on(Sabotage::ChangelogAdopted) {
             let found = position.map_or("nothing".to_owned(), |position| position.token.to_string());
             return Err(Refusal::ChangelogLost { committed: metadata.token, found });
         }
     }
     if let Some(position) = position {
-        check_position(settled, position, own)?;
+        check_position(settled, position, facts)?;
     }
-    let (next, origin) = match (&settled.committed, stood) {
+    let (next, origin) = match (&settled.committed, recorded_end) {
         (Some(committed), Some(end)) if metadata.is_some() && committed.offset == end => (end, Origin::Committed),
         (Some(committed), Some(_)) => (committed.offset, Origin::Reset),
         (Some(committed), None) => (committed.offset, Origin::Fresh),
         (None, Some(end)) => (end, Origin::GroupDeleted),
-        (None, None) => match own.start {
+        (None, None) => match facts.start {
             Start::Earliest => (settled.input_start, Origin::Fresh),
             Start::Latest => (settled.input_end, Origin::Fresh),
         },
     };
-    // If an offset went back, records that were read long ago may be gone; nobody misses them.
+    // If the group's offset went back, records that were processed long ago may be gone; they are not needed.
     let next = if processed.contains_all(next, settled.input_start) { next.max(settled.input_start) } else { next };
     if next < settled.input_start {
         return Err(Refusal::InputTruncated { next, start: settled.input_start });
@@ -240,7 +245,7 @@ pub fn resumption(settled: &Settled, position: Option<&PositionRecord>, own: Own
         horizon: position.map_or(i64::MIN, |position| position.horizon),
         processed,
         truncates: position.map_or(0, |position| position.truncates),
-        epochs: Epochs::from_scopes(position.map(|position| position.scopes.clone()).unwrap_or_default(), own.bounds),
+        epochs: Epochs::from_scopes(position.map(|position| position.scopes.clone()).unwrap_or_default(), facts.bounds),
     };
     Ok(Resumption { next, progress, calls: Calls::default(), origin })
 }
@@ -249,14 +254,14 @@ pub fn resumption(settled: &Settled, position: Option<&PositionRecord>, own: Own
 /// `offset`.
 ///
 /// Late requests of an earlier transaction can commit its offset once more (KIP-890), and a coordinator can show an old
-/// one. A changelog whose position record covers the record before that offset, or says that processing started there,
-/// holds that transaction and more, if only a later one of the sweeper's, which changes the token but not the offset.
-pub fn is_held(position: Option<&PositionRecord>, committed: &Token, offset: i64) -> bool {
-    let tells_of = |&(from, to): &(i64, i64)| from == offset || (from < offset && offset <= to);
-    position.is_some_and(|position| position.token == *committed || position.processed.iter().any(tells_of))
+/// one. A changelog whose position record covers the record before that offset, or shows that processing started there,
+/// holds that transaction and later ones; a transaction of the sweeper changes the token but not the offset.
+pub fn holds_transaction(position: Option<&PositionRecord>, committed: &Token, offset: i64) -> bool {
+    let covers = |&(from, to): &(i64, i64)| from == offset || (from < offset && offset <= to);
+    position.is_some_and(|position| position.token == *committed || position.processed.iter().any(covers))
 }
 
-/// If a changelog was recreated under a task at work, it holds that task's later transactions and nothing else.
+/// Refuses a changelog that was recreated: under a task at work it holds only that task's later transactions.
 fn check_changelog(settled: &Settled, token: &Token) -> Result<(), Refusal> {
     let (known, found) = (TopicId(token.changelog_id), settled.changelog_id);
     if known == found || sabotage::is_on(Sabotage::ChangelogAdopted) {
@@ -266,17 +271,17 @@ fn check_changelog(settled: &Settled, token: &Token) -> Result<(), Refusal> {
     }
 }
 
-fn check_position(settled: &Settled, position: &PositionRecord, own: Own<'_>) -> Result<(), Refusal> {
+fn check_position(settled: &Settled, position: &PositionRecord, facts: TaskFacts<'_>) -> Result<(), Refusal> {
     check_changelog(settled, &position.token)?;
     if position.input_id != settled.input_id.0 {
         return Err(Refusal::InputRecreated { known: TopicId(position.input_id), found: settled.input_id });
     }
-    if position.rules_digest != *own.rules_digest {
+    if position.rules_digest != *facts.rules_digest {
         let short = OffsetMetadata::short_digest;
-        return Err(Refusal::OtherRules { found: short(&position.rules_digest), ours: short(own.rules_digest) });
+        return Err(Refusal::OtherRules { found: short(&position.rules_digest), ours: short(facts.rules_digest) });
     }
-    if position.task_count != own.task_count {
-        return Err(Refusal::Rescaled { known: position.task_count, found: own.task_count });
+    if position.task_count != facts.task_count {
+        return Err(Refusal::Rescaled { known: position.task_count, found: facts.task_count });
     }
     Ok(())
 }

@@ -1,70 +1,70 @@
-//! A committing sink's rows, as a task sees them: its claim of its row, and how it judges the row that it finds.
+//! A committing sink's rows: a task's claim of its row, and how the row compares with Kafka.
 //!
-//! The row is always compared with the changelog's position record, which is read once everything has settled, and it
-//! is compared last. The text beside the group's offset never decides: a reset blanks it, and a late copy of a commit
-//! may put an old one back. An owner writes the row again only after Kafka has its last transaction, so the row is
-//! never more than one transaction ahead.
+//! The row is always compared with the changelog's position record, after the task has settled and its store is
+//! current. The text beside the group's offset never decides: a reset removes it, and a late copy of a commit may bring
+//! an old text back. An owner writes the row again only after Kafka has the row's last transaction, so the row is never
+//! more than one transaction ahead.
 //!
 //! **Failure**: if the two differ without an explanation, Kafka and then the row are read once more, since another
-//! owner may be at work. If nobody else has claimed the row in between, the database or Kafka has gone back in time,
+//! owner may be at work. If no other owner has claimed the row in between, the database or Kafka has gone back in time,
 //! and the task stops.
 
-use crate::effect::{Claimed, Mark, Row, RowKey};
+use crate::effect::{ClaimedRow, Row, RowKey, RowMark};
 use crate::format::Token;
 
 use super::share::Position;
 
 /// A task's claim of its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct RowClaim {
     /// The row's key.
     pub key: RowKey,
-    /// The epoch of the claim, and the token that the row has.
-    pub mark: Mark,
+    /// The epoch of the claim, and the row's token.
+    pub mark: RowMark,
 }
 
-/// What a task knows of its last transaction from Kafka.
+/// A task's last transaction in Kafka.
 #[derive(Clone, Copy, Debug)]
-pub struct Recorded<'a> {
+pub struct RecordedTransaction<'a> {
     /// The position record's token; `None` if there is no position record.
     pub token: Option<&'a Token>,
-    /// The end of what the position record covers.
+    /// The end of the range that the position record covers.
     pub end: i64,
     /// The changelog's id.
     pub changelog_id: [u8; 16],
 }
 
-/// How a row stands to the position record.
+/// How a row compares with the position record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// Both are of the same transaction.
     Same,
-    /// The row is one transaction ahead: its redo is to be played.
+    /// The row is one transaction ahead: its redo must be played.
     OneAhead,
-    /// Neither: the row is behind.
+    /// The row is behind.
     Behind,
-    /// Neither: the row is ahead by more than one.
+    /// The row is ahead by more than one transaction, or has no redo.
     Ahead,
 }
 
-/// The end of what the position record of a task at this position covers.
-pub fn covered(position: &Position) -> i64 {
+/// The end of the range that the position record of a task at this position covers.
+pub fn covered_end(position: &Position) -> i64 {
     position.progress.processed.as_pairs().last().map_or(position.next, |&(_, end)| end)
 }
 
-/// How the row stands to the position record.
-pub fn relate(row: &Row, recorded: Recorded<'_>) -> Relation {
+/// Compares the row with the position record.
+pub fn compare(row: &Row, recorded: RecordedTransaction<'_>) -> Relation {
     let token = row.mark.token.as_ref();
     if token == recorded.token {
         return Relation::Same;
     }
-    // Without the id, the first transaction of a deleted changelog would be mistaken for this one's.
+    // Without the id, the first transaction of a deleted changelog would be mistaken for one of this changelog.
     let is_of_changelog = token.is_some_and(|token| token.changelog_id == recorded.changelog_id);
     if is_of_changelog && row.former.as_ref() == recorded.token && row.redo.is_some() {
         return Relation::OneAhead;
     }
     let is_ahead = match (token, recorded.token) {
-        // Not by offsets: a transaction of the sweeper moves none.
+        // Offsets do not decide here: a transaction of the sweeper does not move them.
         (Some(row), Some(known)) if (row.lane, row.changelog_id) == (known.lane, known.changelog_id) => {
             row.transaction > known.transaction
         }
@@ -73,9 +73,9 @@ pub fn relate(row: &Row, recorded: Recorded<'_>) -> Relation {
     if is_ahead { Relation::Ahead } else { Relation::Behind }
 }
 
-/// Whether a difference has been looked at twice, with nobody else claiming or writing the row in between. `doubted` is
-/// the row's mark at the first look.
-pub fn is_certain(claimed: &Claimed, doubted: Option<&Mark>) -> bool {
+/// Whether two checks have found the same difference, and no other owner has claimed or written the row in between.
+/// `doubted` is the row's mark at the first check.
+pub fn is_certain(claimed: &ClaimedRow, doubted: Option<&RowMark>) -> bool {
     doubted.is_some_and(|doubted| doubted.epoch == claimed.former_epoch && doubted.token == claimed.row.mark.token)
 }
 
@@ -89,15 +89,15 @@ mod tests {
 
     fn row(token: Option<Token>, former: Option<Token>, next: i64) -> Row {
         let redo = token.map(|_| vec![1]);
-        Row { mark: Mark { epoch: 3, token }, former, redo, next }
+        Row { mark: RowMark { epoch: 3, token }, former, redo, next }
     }
 
     fn relation(row: &Row, known: Option<Token>, end: i64) -> Relation {
-        relate(row, Recorded { token: known.as_ref(), end, changelog_id: [7; 16] })
+        compare(row, RecordedTransaction { token: known.as_ref(), end, changelog_id: [7; 16] })
     }
 
     #[test]
-    fn row_is_the_same_or_one_ahead_or_neither() {
+    fn token_of_the_row_decides_its_relation_to_kafka() {
         let [one, two, three] = [1, 2, 3].map(|transaction| Some(token(transaction, 7)));
         let cases = [
             (row(None, None, 0), None, 0, Relation::Same),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn transaction_numbers_of_one_lane_tell_ahead_from_behind_where_offsets_do_not() {
+    fn transaction_numbers_of_one_lane_decide_between_ahead_and_behind_if_offsets_are_equal() {
         let [one, two, three] = [1, 2, 3].map(|transaction| Some(token(transaction, 7)));
         assert_eq!(relation(&row(three, two, 5), one, 5), Relation::Ahead);
         assert_eq!(relation(&row(one, None, 5), three, 5), Relation::Behind);
@@ -134,11 +134,11 @@ mod tests {
     }
 
     #[test]
-    fn difference_is_certain_only_if_nobody_has_claimed_or_written_the_row_in_between() {
-        let claimed = Claimed { former_epoch: 4, row: row(Some(token(1, 7)), None, 0) };
-        let mark = |epoch, transaction| Mark { epoch, token: Some(token(transaction, 7)) };
-        let looks = [mark(3, 1), mark(4, 1), mark(5, 1), mark(4, 2)].map(|mark| is_certain(&claimed, Some(&mark)));
-        assert_eq!(looks, [false, true, false, false]);
+    fn difference_is_certain_only_if_no_other_owner_has_claimed_or_written_the_row_in_between() {
+        let claimed = ClaimedRow { former_epoch: 4, row: row(Some(token(1, 7)), None, 0) };
+        let mark = |epoch, transaction| RowMark { epoch, token: Some(token(transaction, 7)) };
+        let results = [mark(3, 1), mark(4, 1), mark(5, 1), mark(4, 2)].map(|mark| is_certain(&claimed, Some(&mark)));
+        assert_eq!(results, [false, true, false, false]);
         assert!(!is_certain(&claimed, None));
     }
 }

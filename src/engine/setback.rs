@@ -12,14 +12,14 @@ use super::resume::{ANEW, Refusal};
 /// Why a restore cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Setback {
-    /// Continuing would be wrong.
+    /// The task must not continue.
     #[error(transparent)]
     Refusal(#[from] Refusal),
     /// A cluster operation failed.
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
-    /// The changelog could not be read. Records may have been removed meanwhile: the next try starts where it then
-    /// begins.
+    /// The changelog could not be read. Records may have been removed meanwhile: the next attempt starts at the
+    /// beginning that it then has.
     #[error("{0}")]
     Unread(cluster::Error),
     /// A store operation failed.
@@ -28,7 +28,7 @@ pub enum Setback {
     /// The store's former holder has not released it.
     #[error("the store is still open in another lane of this process")]
     StillOpen,
-    /// A record that ratchet has not written.
+    /// The changelog contains a record that ratchet has not written.
     #[error("{changelog}:{offset} has no key: another program writes to the changelog; stop that program and {}", ANEW)]
     Keyless {
         /// The changelog partition.
@@ -36,30 +36,30 @@ pub enum Setback {
         /// The record's offset.
         offset: ChangelogOffset,
     },
-    /// Nothing arrived for a long time.
+    /// No records arrived for a long time.
     #[error("the changelog delivered nothing for {} s: at offset {position} of {end}", .waited.as_secs())]
     Silent {
-        /// For how long.
+        /// The time without records.
         waited: Duration,
-        /// How far it was read.
+        /// The offset up to which the changelog was read.
         position: ChangelogOffset,
-        /// How far it is to be read.
+        /// The offset up to which it has to be read.
         end: ChangelogOffset,
     },
 }
 
-/// What a [`Setback`] leads to.
+/// The consequence of a [`Setback`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
-    /// The task stops: somebody has to act.
+pub enum Consequence {
+    /// The task stops until an operator acts.
     Stop,
-    /// The task asks again, and stops if brokers keep responding the same way.
+    /// The task repeats the queries, and stops if brokers keep responding the same way.
     AskAgain,
     /// The task stops, unless the missing right was granted before.
     StopUnlessProven,
-    /// Another store is built in place of this one.
+    /// Another store is built to replace this one.
     Rebuild,
-    /// The task tries again.
+    /// The task retries.
     TryAgain,
 }
 
@@ -69,20 +69,20 @@ impl Setback {
         matches!(self, Self::Cluster(error) if error.may_pass())
     }
 
-    /// What it leads to.
-    pub fn then(&self) -> Then {
+    /// The consequence.
+    pub fn consequence(&self) -> Consequence {
         match self {
-            Self::Refusal(refusal) if refusal.is_doubtful() => Then::AskAgain,
-            Self::Refusal(_) | Self::Keyless { .. } => Then::Stop,
+            Self::Refusal(refusal) if refusal.is_doubtful() => Consequence::AskAgain,
+            Self::Refusal(_) | Self::Keyless { .. } => Consequence::Stop,
             Self::Cluster(error) => match error.kind {
-                ErrorKind::Refused if error.is_denied() => Then::StopUnlessProven,
-                ErrorKind::Refused => Then::Stop,
-                ErrorKind::Retry | ErrorKind::Abort | ErrorKind::Fenced | ErrorKind::Unknown => Then::TryAgain,
+                ErrorKind::Refused if error.is_denied() => Consequence::StopUnlessProven,
+                ErrorKind::Refused => Consequence::Stop,
+                ErrorKind::Retry | ErrorKind::Abort | ErrorKind::Fenced | ErrorKind::Unknown => Consequence::TryAgain,
             },
-            Self::State(state::Error::Damaged { .. }) => Then::Rebuild,
-            // It stays in the changelog: reading it again would find the same.
-            Self::State(state::Error::ReservedKey { .. }) => Then::Stop,
-            Self::State(_) | Self::Unread(_) | Self::StillOpen | Self::Silent { .. } => Then::TryAgain,
+            Self::State(state::Error::Damaged { .. }) => Consequence::Rebuild,
+            // The record stays in the changelog: the next attempt would read it again.
+            Self::State(state::Error::ReservedKey { .. }) => Consequence::Stop,
+            Self::State(_) | Self::Unread(_) | Self::StillOpen | Self::Silent { .. } => Consequence::TryAgain,
         }
     }
 }

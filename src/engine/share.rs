@@ -1,7 +1,8 @@
-//! A task's share in the open transaction: everything that it would change for the task.
+//! A task's share in the open transaction: all changes that the transaction would make for the task.
 //!
-//! What is committed is in the task and its store, and stays untouched until Kafka has confirmed the transaction. Then
-//! the share becomes the new state ([`super::task::Task::take_committed`]). An abort drops it, with nothing to undo.
+//! The committed state is in the task and its store, and remains unchanged until Kafka has confirmed the transaction.
+//! Then the share becomes the new state ([`super::task::Task::take_committed`]). An abort drops the share; nothing has
+//! to be undone.
 
 use crate::dedup::{Progress, Reason};
 use crate::effect::Effects;
@@ -24,9 +25,9 @@ pub type TaskId = u64;
 pub struct Position {
     /// The next source offset to read.
     pub next: i64,
-    /// What decisions depend on besides the entries.
+    /// The state that decisions depend on, besides the entries.
     pub progress: Progress,
-    /// What is known about calls, where the topology makes any.
+    /// The state of calls, if the topology makes any.
     pub calls: Calls,
 }
 
@@ -43,53 +44,53 @@ impl Clone for Position {
     }
 }
 
-/// What the open transaction would change for a task.
+/// The changes that the open transaction would make for a task.
 #[derive(Default)]
 pub struct Share {
     /// The task.
     pub task: TaskId,
-    /// What is written to the changelog and to the store.
+    /// The entries to write to the changelog and to the store.
     pub overlay: Overlay,
     /// The task's position after the transaction.
     pub position: Position,
-    /// What was decided.
+    /// The numbers of decisions.
     pub tally: Tally,
     /// The records that the log will mention.
     pub noted: NotedRecords,
     /// The keyless records that should have a key.
     pub keyless: Keyless,
-    /// How many entries the sweeper removes.
+    /// The number of entries that the sweeper removes.
     pub removed: u64,
     /// The timestamp of the last record that has one.
     pub last_timestamp: Option<i64>,
     /// The transaction's token, once it is sealed.
     pub token: Option<Token>,
-    /// Why the transaction stops before a record: it reads no more of the task.
+    /// Why the transaction stops before a record. It then reads no more records of the task.
     pub stop: Option<Stop>,
-    /// For a topology with a sink: what its records cause there.
+    /// For a topology with a sink: the effects of its records there.
     pub effects: Effects,
-    /// What is known of each of these records that a sink's answer may be about.
-    pub asked: Vec<Asked>,
-    /// For a topology with a sink: what the transaction writes to Kafka, so far.
+    /// The records that wait for the sink's response.
+    pub awaited: Vec<AwaitedRecord>,
+    /// For a topology with a sink: the records that the transaction has to write to Kafka.
     pub redo: RedoWriter,
     /// The task's next source offset before the transaction.
-    pub began: i64,
+    pub start_offset: i64,
     /// The position record, once the transaction is sealed.
     pub sealed: Vec<u8>,
 }
 
-/// A record that a sink's answer will be about.
+/// A record that waits for the sink's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// Its partition in the topic for results, and in the audit topic.
+pub struct AwaitedRecord {
+    /// The partitions for it in the topic for results and in the audit topic.
     pub partitions: [i32; 2],
     /// Its timestamp.
     pub timestamp: Option<i64>,
     /// Its key.
     pub key: Option<Vec<u8>>,
-    /// Why it survived.
+    /// Why the record is forwarded.
     pub reason: Reason,
-    /// The audit record to write if the inbox has it.
+    /// The audit record to write if the inbox contains the record already.
     pub explanation: Vec<u8>,
 }
 
@@ -100,14 +101,14 @@ pub enum Stop {
     Refused(String),
     /// The record seems to be from the future; Kafka's time decides.
     Doubted(Doubt),
-    /// The topology's gate has to be asked about the record, and does not answer.
+    /// The topology's gate has to decide about the record, but does not respond.
     Gated,
 }
 
 impl Share {
     /// Starts a share of `task`, which is at `committed`, reusing the memory of an ended one.
     pub fn begin(&mut self, task: TaskId, committed: &Position) {
-        let Self { overlay, position, tally, noted, keyless, effects, asked, redo, .. } = self;
+        let Self { overlay, position, tally, noted, keyless, effects, awaited, redo, .. } = self;
         self.task = task;
         overlay.clear();
         position.clone_from(committed);
@@ -115,24 +116,24 @@ impl Share {
         noted.clear();
         keyless.clear();
         effects.clear();
-        asked.clear();
+        awaited.clear();
         redo.begin();
-        self.began = committed.next;
+        self.start_offset = committed.next;
         (self.removed, self.last_timestamp, self.token, self.stop) = (0, None, None, None);
     }
 
-    /// The memory that the share keeps when it is begun again, in bytes.
+    /// The memory that the share retains for its next use, in bytes.
     fn kept_bytes(&self) -> usize {
         self.overlay.kept_bytes() + self.effects.kept_bytes() + self.redo.kept_bytes()
     }
 
-    /// Keeps the last of these ended shares, those whose memory is at most this many bytes together, and frees the others:
-    /// a task that once filled a transaction would otherwise keep as much for good, and each task could.
+    /// Keeps the last of these ended shares, as many as together hold at most this many bytes, and frees the others. A
+    /// share that has once filled a transaction would otherwise retain its memory for ever.
     pub fn keep_last(ended: &mut Vec<Self>, bytes: usize) {
-        let mut left = bytes;
+        let mut remaining = bytes;
         let fits = |share: &&Self| {
-            let rest = left.checked_sub(share.kept_bytes());
-            left = rest.unwrap_or_default();
+            let rest = remaining.checked_sub(share.kept_bytes());
+            remaining = rest.unwrap_or_default();
             rest.is_some()
         };
         let kept = ended.iter().rev().take_while(fits).count();
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_ended_shares_is_bounded_and_that_of_the_last_is_kept() {
+    fn memory_of_ended_shares_is_bounded_and_the_last_shares_are_kept() {
         let ended = || {
             let of = |task| {
                 let mut share = Share { task, ..Share::default() };

@@ -1,7 +1,8 @@
-//! Brokers that do not answer: an instance without any answer is not ready, and its metrics show since when.
+//! Brokers that do not respond: an instance without any response is not ready, and its metrics show the time of the
+//! last response.
 //!
-//! Lanes notice only after the session time-out that they have lost their group, and the lag of their partitions then stays
-//! as it was. So silence has a check and metrics of its own.
+//! Lanes notice only after the session timeout that they have lost their group, and the lag of their partitions then
+//! remains unchanged. So silence has a check and metrics of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +12,11 @@ use crate::observe::{BrokersSeen, Health, Metrics};
 
 use super::clock::Clock;
 
-/// After this time without an answer of any broker the instance is not ready. Heartbeats and the watch of topics get many
-/// answers in it; a restart of a broker takes less.
+/// After this time without a response from any broker the instance is not ready. Heartbeats and the watch of topics
+/// receive many responses in that time; a restart of a broker takes less.
 pub const SILENT_MAX: Duration = Duration::from_secs(30);
 
-/// Has health and metrics tell of the brokers.
+/// Makes health and metrics report whether the brokers respond.
 pub fn watch(contact: &Arc<Contact>, clock: &Arc<dyn Clock>, metrics: &Metrics, health: &Health) {
     let (heard, wall) = (Arc::clone(contact), Arc::clone(clock));
     metrics.brokers(move || {

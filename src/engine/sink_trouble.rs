@@ -1,24 +1,25 @@
-//! Trouble with a topology's sink: which tasks wait for it, and what was said about it.
+//! Trouble with a topology's sink: the waits of its tasks, and the reasons that were logged.
 //!
-//! A lane tries again every few seconds, for each of its tasks. So each reason is logged once, again every
-//! minute while it lasts, and the end of it all once.
+//! A lane retries every few seconds, for each of its tasks. So each reason is logged once, then again every minute
+//! while it lasts, and the end of the trouble is logged once.
 
 use std::time::Duration;
 
-/// How often a reason that lasts is logged.
+/// The interval between two log lines with the same reason.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// How long a row cannot be claimed before that is logged, if it passes by itself: its former owner may be committing,
-/// or may be gone.
+/// How long claims of a row may fail before that is logged, if the cause is transient: the row's former owner may be
+/// committing, or may be gone.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
-/// How many reasons are kept. A reason that names something new each time is logged each time.
+/// How many reasons are remembered. A reason whose text differs each time is logged each time.
 const REASONS_MAX: usize = 16;
 
 /// A task's wait for the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Since when, on the monotonic clock.
+    /// When the wait began, on the monotonic clock.
     since: Duration,
-    /// Whether a commit has failed. Then only a commit ends it: a claim says nothing about the statements.
+    /// Whether a commit has failed. Then only a commit ends the wait: a claim does not show whether the statements
+    /// succeed.
     at_commit: bool,
 }
 
@@ -33,12 +34,12 @@ impl Wait {
         former.unwrap_or(Self { since: now, at_commit: false })
     }
 
-    /// What is left of it once the row is claimed.
+    /// The wait that remains once the row is claimed, if any.
     pub fn claimed(self) -> Option<Self> {
         self.at_commit.then_some(self)
     }
 
-    /// Whether it has lasted long enough for claims in vain to be logged.
+    /// Whether the wait has lasted long enough for failed claims to be logged.
     pub fn is_long(&self, now: Duration) -> bool {
         now.saturating_sub(self.since) >= CLAIM_PATIENCE
     }
@@ -46,15 +47,15 @@ impl Wait {
 
 /// The reasons that were logged since the sink last worked, and when each was logged last.
 #[derive(Debug, Default)]
-pub struct Said(Vec<(String, Duration)>);
+pub struct LoggedReasons(Vec<(String, Duration)>);
 
-impl Said {
-    /// Whether this reason is to be logged now.
+impl LoggedReasons {
+    /// Whether to log this reason now. Assumes that the caller then logs it.
     pub fn is_due(&mut self, reason: &str, now: Duration) -> bool {
-        if let Some((_, logged)) = self.0.iter_mut().find(|(said, _)| said == reason) {
-            let is_due = now.saturating_sub(*logged) >= LOG_INTERVAL;
+        if let Some((_, logged_at)) = self.0.iter_mut().find(|(known, _)| known == reason) {
+            let is_due = now.saturating_sub(*logged_at) >= LOG_INTERVAL;
             if is_due {
-                *logged = now;
+                *logged_at = now;
             }
             return is_due;
         }
@@ -66,7 +67,7 @@ impl Said {
         true
     }
 
-    /// Forgets everything. Returns whether anything was logged.
+    /// Forgets all reasons. Returns whether any reason was logged.
     pub fn forget(&mut self) -> bool {
         !std::mem::take(&mut self.0).is_empty()
     }
@@ -80,31 +81,31 @@ mod tests {
 
     #[test]
     fn reason_is_logged_once_and_then_each_minute() {
-        let mut said = Said::default();
-        let at: Vec<u32> = (0..150).filter(|at| said.is_due("no table", SECOND * *at)).collect();
+        let mut logged_reasons = LoggedReasons::default();
+        let at: Vec<u32> = (0..150).filter(|at| logged_reasons.is_due("no table", SECOND * *at)).collect();
         assert_eq!(at, [0, 60, 120]);
-        // Another one in between is no reason to repeat the first.
-        assert!(said.is_due("no right", SECOND * 150));
-        assert!(!said.is_due("no table", SECOND * 151) && !said.is_due("no right", SECOND * 152));
-        assert!(said.forget() && !said.forget());
-        assert!(said.is_due("no table", SECOND * 153), "it has worked in between");
+        // Another reason in between does not cause the first to be repeated.
+        assert!(logged_reasons.is_due("no right", SECOND * 150));
+        assert!(!logged_reasons.is_due("no table", SECOND * 151) && !logged_reasons.is_due("no right", SECOND * 152));
+        assert!(logged_reasons.forget() && !logged_reasons.forget());
+        assert!(logged_reasons.is_due("no table", SECOND * 153), "the sink has worked in between");
     }
 
     #[test]
-    fn reasons_are_bounded() {
-        let mut said = Said::default();
+    fn number_of_remembered_reasons_is_bounded() {
+        let mut logged_reasons = LoggedReasons::default();
         for number in 0..1_000 {
-            assert!(said.is_due(&number.to_string(), SECOND * number));
+            assert!(logged_reasons.is_due(&number.to_string(), SECOND * number));
         }
-        assert_eq!(said.0.len(), REASONS_MAX);
-        assert!(!said.is_due("999", SECOND * 1_000), "the last ones are kept");
+        assert_eq!(logged_reasons.0.len(), REASONS_MAX);
+        assert!(!logged_reasons.is_due("999", SECOND * 1_000), "the last reasons are remembered");
     }
 
     #[test]
-    fn claim_ends_only_a_wait_that_began_with_one() {
+    fn claim_ends_only_a_wait_that_began_with_a_claim() {
         let of_claim = Wait::of_claim(None, SECOND);
         assert!(!of_claim.is_long(SECOND * 5) && of_claim.is_long(SECOND * 6));
-        assert_eq!(Wait::of_claim(Some(of_claim), SECOND * 9), of_claim, "it lasts since its beginning");
+        assert_eq!(Wait::of_claim(Some(of_claim), SECOND * 9), of_claim, "the wait keeps its beginning");
         assert_eq!(of_claim.claimed(), None);
         let of_commit = Wait::of_commit(Some(of_claim), SECOND * 9);
         assert_eq!(of_commit.claimed(), Some(of_commit));

@@ -1,5 +1,5 @@
-//! What a lane reports to its supervisor: the number of its tasks and their states. And what stays of a lane's tasks while
-//! it is out of its group.
+//! A lane's report to its supervisor: the number of its tasks and their states. Also the metrics of a lane's tasks that
+//! are retained while the lane is out of its group.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,21 +9,21 @@ use crate::observe::KeptSeries;
 #[derive(Default)]
 pub struct LaneStatus {
     counts: Mutex<Counts>,
-    kept: Mutex<Vec<KeptSeries>>,
+    retained_series: Mutex<Vec<KeptSeries>>,
 }
 
 /// The number of a lane's tasks, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All its tasks.
+    /// All tasks.
     pub tasks: usize,
-    /// Those that have committed everything there is to read.
+    /// Tasks that have committed all records of their input.
     pub drained: usize,
-    /// Those that have stopped for good.
+    /// Tasks that have stopped for good.
     pub failed: usize,
-    /// Those of them that a later start may get beyond without any change: the others were refused.
+    /// Those of the stopped tasks that may continue at a later start without any change: the others were refused.
     pub passing: usize,
-    /// Those that are not at work yet.
+    /// Tasks that are not active yet.
     pub restoring: usize,
 }
 
@@ -34,10 +34,11 @@ impl LaneStatus {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts;
     }
 
-    /// Keeps these series, and no others any longer.
-    pub fn keep(&self, series: Vec<KeptSeries>) {
-        let former = std::mem::replace(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner), series);
-        // Not while the lock is held, and after the new ones are there.
+    /// Retains these series, and releases those retained before.
+    pub fn retain_series(&self, series: Vec<KeptSeries>) {
+        let former =
+            std::mem::replace(&mut *self.retained_series.lock().unwrap_or_else(PoisonError::into_inner), series);
+        // The former series are dropped without the lock, and after the new ones exist.
         drop(former);
     }
 

@@ -1,7 +1,7 @@
 //! A task: one input partition's work, its state and its phase.
 //!
-//! It holds what is committed. What the open transaction would change is in the task's [`Share`] of it, and is taken
-//! over ([`Task::take_committed`]) only after Kafka has confirmed the commit.
+//! It holds the committed state. The changes of the open transaction are in the task's [`Share`], and the task takes
+//! them over ([`Task::take_committed`]) only after Kafka has confirmed the commit.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::state::Store;
 use super::catalog::InputTopic;
 use super::context::Context;
 use super::hold::Applied;
-use super::isolate::Isolated;
+use super::isolate::IsolatedWork;
 use super::load::Loading;
 use super::present::{Doubt, Present};
-use super::redoing::Redoing;
+use super::redoing::RedoReplay;
 use super::share::{Position, Share, TaskId};
 use super::sweep::Sweep;
 
@@ -41,34 +41,34 @@ pub enum Phase<C: Cluster> {
     Settling(C::Settling),
     /// Settled; waiting for the store's former holder in this process to release it.
     Locking {
-        /// What settling found out.
+        /// The result of settling.
         settled: Box<Settled>,
         /// When to give up, on the monotonic clock.
         deadline: Duration,
     },
     /// Reading the changelog.
     Loading(Box<Loading<C>>),
-    /// The store is current; claiming the task's row in the sink, which is tried again later.
+    /// The store is current, but the task's row in the sink is not claimed; trying again later.
     Claiming {
-        /// When, on the monotonic clock.
+        /// When the next attempt is due, on the monotonic clock.
         until: Duration,
     },
-    /// Writing to Kafka what the sink has committed and Kafka has not.
-    Redoing(Box<Redoing<C>>),
-    /// Waiting for the topology's gate: everything before the record to ask about is committed.
+    /// Writing to Kafka the transaction that only the sink has committed.
+    Redoing(Box<RedoReplay<C>>),
+    /// Waiting for the topology's gate: everything before the record that the gate must be asked about is committed.
     Gated,
     /// Working in the lane's shared transactions.
     Running,
-    /// To work in transactions of its own, since the output has failed it; waiting for a slot.
+    /// Waiting for a slot to work in transactions of its own, since its output has failed.
     Queued {
-        /// Since when, on the monotonic clock.
+        /// When the task was queued, on the monotonic clock.
         since: Duration,
     },
-    /// Working in transactions of its own; `None` while a step is using its means.
-    Isolated(Option<Box<Isolated<C>>>),
-    /// Trying again later.
+    /// Working in transactions of its own; `None` while a step has taken the work.
+    Isolated(Option<Box<IsolatedWork<C>>>),
+    /// Waiting until the next restore.
     Waiting {
-        /// When, on the monotonic clock.
+        /// When the restore is due, on the monotonic clock.
         until: Duration,
     },
     /// Stopped for good; the reason was logged.
@@ -76,7 +76,7 @@ pub enum Phase<C: Cluster> {
 }
 
 impl<C: Cluster> Phase<C> {
-    /// Its name in metrics and logs.
+    /// The phase's name in metrics and logs.
     pub fn name(&self) -> PhaseName {
         match self {
             Self::Settling(_)
@@ -112,27 +112,27 @@ pub struct Task<C: Cluster> {
     pub state: TaskState,
     /// The position after the last committed transaction.
     pub committed: Position,
-    /// What is known of its transactions, and of what the group has.
+    /// Its last transaction, and what the group has committed.
     pub last: LastTransaction,
     /// Its part in the topology's ending.
     pub ending: TaskEnding,
     /// How far the sweep has got.
     pub sweep: Sweep,
-    /// What it knows about the present time.
+    /// Its knowledge of the present time.
     pub present: Present,
-    /// What has gone wrong with it.
+    /// Its failures.
     pub trouble: Trouble,
     /// Its metrics, its health and its log.
     pub report: Report,
 }
 
-/// The processed ranges as a position record has them: the last one ends where the input continues.
-fn recorded(processed: &[(i64, i64)], next: i64) -> Vec<(i64, i64)> {
-    let mut all = processed.to_vec();
-    if all.last().is_none_or(|&(_, end)| end != next) {
-        all.push((next, next));
+/// The processed ranges for a position record: the last one ends at the next offset to read.
+fn recorded_ranges(processed: &[(i64, i64)], next: i64) -> Vec<(i64, i64)> {
+    let mut ranges = processed.to_vec();
+    if ranges.last().is_none_or(|&(_, end)| end != next) {
+        ranges.push((next, next));
     }
-    all
+    ranges
 }
 
 impl<C: Cluster> Task<C> {
@@ -155,12 +155,12 @@ impl<C: Cluster> Task<C> {
         }
     }
 
-    /// The same partition's task with nothing of this one's memory, which a panic may have left half changed; except
-    /// when it was assigned, why it is isolated, and its panics. It starts again at `until`.
+    /// A new task of the same partition, since a panic may have left this one half changed. It keeps the time of its
+    /// assignment, its quarantine, its failures and its panics, and starts again at `until`.
     pub fn recreated(self, context: &Context, until: Duration) -> Self {
         let mut task = Self::new(context, self.input.clone(), self.topics.facts, Phase::Waiting { until });
         task.trouble = self.trouble.after_panic();
-        (task.report.assigned, task.report.taken_over) = (self.report.assigned, self.report.taken_over);
+        (task.report.assigned_at, task.report.has_worked) = (self.report.assigned_at, self.report.has_worked);
         task.unsettle();
         task
     }
@@ -174,58 +174,58 @@ impl<C: Cluster> Task<C> {
     /// The task with its store, if it is at work.
     pub fn work(&self) -> Option<Work<'_, C>> {
         let is_at_work = matches!(self.phase, Phase::Running | Phase::Isolated(_));
-        let held = self.state.held.as_ref().filter(|_| is_at_work)?;
+        let held = self.state.store.as_ref().filter(|_| is_at_work)?;
         Some(Work { task: self, store: &held.store })
     }
 
-    /// Whether it works in the lane's shared transactions, with a store.
+    /// Whether it works in the lane's shared transactions and has its store.
     pub fn is_running(&self) -> bool {
-        matches!(self.phase, Phase::Running) && self.state.held.is_some()
+        matches!(self.phase, Phase::Running) && self.state.store.is_some()
     }
 
-    /// The committed transaction has stopped before a record that seems to be from the future. Returns how long to wait
-    /// before asking Kafka for its time, and logs where clocks disagree.
+    /// Called when the committed transaction has stopped before a record that seems to be from the future. Returns how
+    /// long to wait before Kafka is asked for its time, and logs a disagreement of clocks.
     pub fn doubt(&mut self, context: &Context, doubt: Doubt) -> Duration {
         let (wait, disagreement) = self.present.doubt(doubt, context.clock.monotonic(), context.clock.wall_ms());
         if let Some(found) = disagreement {
-            self.report.clocks(Some(found));
+            self.report.set_clock_disagreement(Some(found));
             found.log(&self.input);
         }
         wait
     }
 
-    /// Reports whether it gets no further: it fails and commits nothing of what there is up to `end`, or is starved. A sink
-    /// that keeps it waiting is reported apart.
+    /// Reports whether the task makes no progress: it fails and commits no records although there are some before
+    /// `end`, or it is starved. A task that waits for its sink is reported separately.
     pub fn note_failing(&mut self, end: Option<i64>, is_starved: bool, now: Duration) {
         let is_at_work = matches!(self.phase, Phase::Running | Phase::Loading(_));
         let is_at_rest =
             matches!(self.phase, Phase::Running) && end.unwrap_or(self.topics.input_end) <= self.committed.next;
-        let has_more = !is_at_rest && !self.ending.waits();
-        let fails = self.trouble.lasts(is_at_work, has_more, now);
-        self.report.fails(fails || is_starved);
+        let has_more = !is_at_rest && !self.ending.is_waiting();
+        let is_failing = self.trouble.has_failed_too_long(is_at_work, has_more, now);
+        self.report.set_failing(is_failing || is_starved);
     }
 
     /// Stops the task for good; `may_pass` says whether a later start may succeed without any change.
     pub fn fail(&mut self, reason: &str, may_pass: bool) {
         tracing::error!(task = %self.input, reason, "task stopped");
         self.trouble.may_pass = may_pass;
-        self.report.stopped();
-        self.state.held = None;
+        self.report.on_stop();
+        self.state.store = None;
         if let Some(sink) = self.ending.sink_mut() {
-            sink.waits = None;
+            sink.wait = None;
         }
         self.set_phase(Phase::Failed);
     }
 
-    /// Notes that the transaction it was in may not have ended, and may even have been committed.
+    /// Notes that the task's last transaction may not have ended, and may even have been committed.
     pub fn unsettle(&mut self) {
         self.last.unsettled = true;
-        if let Some(held) = &mut self.state.held {
+        if let Some(held) = &mut self.state.store {
             held.is_latest = false;
         }
     }
 
-    /// The position record of a transaction that brings the task to `position`: what was done, and by whom.
+    /// The position record of a transaction after which the task is at `position`.
     pub fn position_record(
         &self,
         position: &Position,
@@ -237,7 +237,7 @@ impl<C: Cluster> Task<C> {
             token,
             owner: owner.to_owned(),
             input_id: self.topics.input_id.0,
-            processed: recorded(progress.processed.as_pairs(), position.next),
+            processed: recorded_ranges(progress.processed.as_pairs(), position.next),
             stream_time: progress.stream_time,
             horizon: progress.horizon,
             rules_digest,
@@ -248,7 +248,7 @@ impl<C: Cluster> Task<C> {
         }
     }
 
-    /// The store's meta record once it has `applied` the changelog so far.
+    /// The meta record of a store that has `applied` the changelog so far.
     pub fn store_meta(&self, applied: Applied, token: Option<Token>, wall_ms: i64) -> StoreMeta {
         StoreMeta {
             changelog_id: self.topics.changelog_id.0,
@@ -260,19 +260,19 @@ impl<C: Cluster> Task<C> {
         }
     }
 
-    /// Takes over what Kafka has committed: publishes the counts and moves the position. The share's memory can then be
-    /// reused.
+    /// Takes over a share that Kafka has committed: publishes the counts and moves the position. The share's memory can
+    /// then be reused.
     pub fn take_committed(&mut self, share: &mut Share, wall_ms: i64) {
-        self.report.committed(share, wall_ms);
+        self.report.on_commit(share, wall_ms);
         std::mem::swap(&mut self.committed, &mut share.position);
         let next = self.committed.next;
         self.last.commit_start = false;
-        self.last.recorded = share.token;
-        self.trouble.pass(next);
-        self.ending.pass(next);
+        self.last.recorded_token = share.token;
+        self.trouble.on_commit(next);
+        self.ending.on_commit(next);
         if self.present.pass(next) {
             tracing::info!(task = %self.input, "clocks agree again: the task continues");
-            self.report.clocks(None);
+            self.report.set_clock_disagreement(None);
         }
         if self.committed.progress.stream_time != crate::format::NO_TIME {
             self.report.metrics.stream_time(self.committed.progress.stream_time);

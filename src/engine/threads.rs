@@ -1,4 +1,4 @@
-//! The process's own threads beside lanes.
+//! Starts the process's threads.
 
 use std::thread::JoinHandle;
 use std::time::Duration;

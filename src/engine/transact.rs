@@ -21,9 +21,9 @@ mod outcome;
 mod send;
 mod sink;
 
-pub use commit::Meanwhile;
-pub use outcome::{Aborted, Committed};
-pub use sink::OpenSink;
+pub use commit::CommitCallback;
+pub use outcome::{AbortOutcome, CommitOutcome};
+pub use sink::LaneSink;
 
 /// Records of this many bytes are read at once, even if the transaction has less room left.
 const READ_BYTES_MIN: usize = 64 << 10;
@@ -37,49 +37,60 @@ const SINK_RECORDS_MAX: usize = 4_096;
 pub struct Transactor<C: Cluster> {
     transactional_id: String,
     /// How often the id was renewed. A partition without a leader delays the end of an aborted transaction, and until
-    /// then the broker blocks the id; with a leader it still takes half a second. So every producer but the first uses
-    /// a new id.
+    /// then the broker blocks the id; even with a leader the end takes half a second. So every producer but the first
+    /// uses a new id.
     renewals: u32,
     ids: Ids,
     in_use: Option<InUse>,
     /// Random for each start of a lane; tokens consist of it and the count of transactions.
-    lane: u64,
-    transactions: u64,
+    lane_id: u64,
+    transaction_count: u64,
     producer: Option<C::Producer>,
-    open: Option<Open<C::Metadata>>,
+    open: Option<OpenTransaction<C::Metadata>>,
     /// Limits a transaction's records while the sink refuses a record that it cannot name.
     bisect: Bisect,
-    /// Shares of ended transactions, at most one per task, kept to reuse their memory: together at most half of what a
-    /// transaction's records may take.
-    spare: Vec<Share>,
+    /// Shares of ended transactions, at most one per task, whose memory is reused. Together they take at most half the
+    /// bytes that a transaction's records may take.
+    spare_shares: Vec<Share>,
 }
 
-/// The open transaction.
-struct Open<M> {
-    /// Whether its end was requested. A request without a response may still arrive, and must not hit the producer's
-    /// next transaction.
-    ending: bool,
+/// An open transaction.
+struct OpenTransaction<M> {
+    /// Whether its commit was requested. A request without a response may still arrive, and must not commit the
+    /// producer's next transaction.
+    end_requested: bool,
     since: Duration,
     shares: Vec<Share>,
-    /// The tasks for which it only commits an owner beside the offset.
-    named: Vec<TaskId>,
+    /// The tasks for which the transaction only commits an owner beside the offset.
+    owner_only: Vec<TaskId>,
     added: Added,
-    /// The membership as it was before the sink began to commit.
+    /// The group's membership before the sink began to commit.
     membership: Option<M>,
 }
 
 impl<C: Cluster> Transactor<C> {
     /// A transactor without a producer yet.
-    pub fn new(transactional_id: String, lane: u64, ids: Ids) -> Self {
-        let (in_use, producer, open, spare) = Default::default();
-        let (renewals, transactions, bisect) = (0, 0, Bisect::new(usize::MAX));
-        Self { transactional_id, renewals, ids, in_use, lane, transactions, producer, open, bisect, spare }
+    pub fn new(transactional_id: String, lane_id: u64, ids: Ids) -> Self {
+        let (in_use, producer, open, spare_shares) = Default::default();
+        let (renewals, transaction_count, bisect) = (0, 0, Bisect::new(usize::MAX));
+        Self {
+            transactional_id,
+            renewals,
+            ids,
+            in_use,
+            lane_id,
+            transaction_count,
+            producer,
+            open,
+            bisect,
+            spare_shares,
+        }
     }
 
     /// Creates a producer if there is none.
     pub fn prepare(&mut self, cluster: &C) -> Result<(), cluster::Error> {
         if self.producer.is_none() {
-            self.in_use = Some(self.ids.take(&self.id()));
+            self.in_use = Some(self.ids.register(&self.id()));
             let opened = cluster.producer(&self.id());
             if opened.as_ref().is_err_and(|error| error.kind != ErrorKind::Refused) {
                 self.renewals += 1;
@@ -111,13 +122,13 @@ impl<C: Cluster> Transactor<C> {
 
     /// Frees the memory kept for a task that leaves.
     pub fn free_spare(&mut self, task: TaskId) {
-        self.spare.retain(|share| share.task != task);
+        self.spare_shares.retain(|share| share.task != task);
     }
 
     /// Whether `task` is in the open transaction.
-    pub fn touches(&self, task: TaskId) -> bool {
-        let is_named = |open: &Open<_>| open.named.contains(&task);
-        self.share(task).is_some() || self.open.as_ref().is_some_and(is_named)
+    pub fn includes(&self, task: TaskId) -> bool {
+        let is_owner_only = |open: &OpenTransaction<_>| open.owner_only.contains(&task);
+        self.share(task).is_some() || self.open.as_ref().is_some_and(is_owner_only)
     }
 
     /// What the open transaction would change for `task`, if the task is in it.
@@ -132,7 +143,7 @@ impl<C: Cluster> Transactor<C> {
         age >= Duration::from_millis(context.commit.interval_ms) || self.is_full(context)
     }
 
-    /// Whether the open transaction has no room left.
+    /// Whether a transaction is open and has no room left.
     pub fn is_full(&self, context: &Context) -> bool {
         let room = self.room(context);
         self.is_open() && (room.records == 0 || room.bytes == 0)
@@ -141,8 +152,8 @@ impl<C: Cluster> Transactor<C> {
     /// The room left in the open transaction, or in the next one.
     pub fn room(&self, context: &Context) -> Capacity {
         let used = self.open.as_ref().map(|open| open.added).unwrap_or_default();
-        let of_sink = if context.sink.is_some() { SINK_RECORDS_MAX } else { usize::MAX };
-        let records_max = context.commit.records_max.min(self.bisect.records_max()).min(of_sink);
+        let sink_max = if context.sink.is_some() { SINK_RECORDS_MAX } else { usize::MAX };
+        let records_max = context.commit.records_max.min(self.bisect.records_max()).min(sink_max);
         let bytes_max = context.commit.bytes_max;
         let bytes = bytes_max.saturating_sub(used.bytes);
         Capacity {
@@ -154,7 +165,7 @@ impl<C: Cluster> Transactor<C> {
 
     /// Opens a transaction if none is open and adds `task`, whose committed position is `committed`. Returns its share
     /// and the producer to write with.
-    pub fn touch(
+    pub fn enlist(
         &mut self,
         context: &Context,
         task: TaskId,
@@ -163,26 +174,26 @@ impl<C: Cluster> Transactor<C> {
         if self.open.is_none() {
             self.begin(context, Vec::new(), false)?;
         }
-        let Self { open, producer, spare, .. } = self;
+        let Self { open, producer, spare_shares, .. } = self;
         let (open, producer) = open.as_mut().zip(producer.as_mut()).expect("just opened");
-        let at = open.shares.iter().position(|share| share.task == task).unwrap_or_else(|| {
+        let index = open.shares.iter().position(|share| share.task == task).unwrap_or_else(|| {
             // The task's own last share, whose memory fits its transactions.
-            let own = spare.iter().position(|share| share.task == task);
-            let mut share = own.map(|own| spare.swap_remove(own)).unwrap_or_default();
+            let former = spare_shares.iter().position(|share| share.task == task);
+            let mut share = former.map(|former| spare_shares.swap_remove(former)).unwrap_or_default();
             share.begin(task, committed);
             open.shares.push(share);
             open.shares.len() - 1
         });
-        Ok((&mut open.shares[at], producer))
+        Ok((&mut open.shares[index], producer))
     }
 
-    fn begin(&mut self, context: &Context, named: Vec<TaskId>, ending: bool) -> Result<(), cluster::Error> {
+    fn begin(&mut self, context: &Context, owner_only: Vec<TaskId>, end_requested: bool) -> Result<(), cluster::Error> {
         debug_assert!(self.open.is_none(), "one transaction at a time");
         self.producer().begin()?;
-        self.transactions += 1;
+        self.transaction_count += 1;
         let since = context.clock.monotonic();
         let (shares, added, membership) = Default::default();
-        self.open = Some(Open { ending, since, shares, named, added, membership });
+        self.open = Some(OpenTransaction { end_requested, since, shares, owner_only, added, membership });
         Ok(())
     }
 
@@ -191,21 +202,21 @@ impl<C: Cluster> Transactor<C> {
     pub fn commit_offsets(
         &mut self,
         context: &Context,
-        named: Vec<TaskId>,
+        owner_only: Vec<TaskId>,
         offsets: &[OffsetCommit],
         member: &C::Member,
         metrics: &LaneMetrics,
     ) -> Result<(), cluster::Error> {
         let membership = member.metadata()?;
-        self.begin(context, named, true)?;
-        as_outcome(self.producer().commit(offsets, membership))?;
+        self.begin(context, owner_only, true)?;
+        with_unknown_outcome(self.producer().commit(offsets, membership))?;
         self.open = None;
         metrics.transaction(TransactionResult::Committed);
         Ok(())
     }
 
-    /// Begins a transaction that plays a redo for `task`; none may be open. Its changelog records belong at `from` or
-    /// beyond. After an error, [`Transactor::abort`] must follow.
+    /// Begins a transaction that plays a redo for `task`; none may be open. The brokers must append its changelog
+    /// records at offset `from` or beyond. After an error, [`Transactor::abort`] must follow.
     pub fn begin_redo(
         &mut self,
         context: &Context,
@@ -227,17 +238,17 @@ impl<C: Cluster> Transactor<C> {
     ) -> Result<(), cluster::Error> {
         let membership = member.metadata()?;
         if let Some(open) = &mut self.open {
-            open.ending = true;
+            open.end_requested = true;
         }
-        as_outcome(self.producer().commit(std::slice::from_ref(offset), membership))?;
+        with_unknown_outcome(self.producer().commit(std::slice::from_ref(offset), membership))?;
         self.open = None;
         metrics.transaction(TransactionResult::Committed);
         Ok(())
     }
 
-    /// Limits the next transactions to half the open one's records, until the sink has named the record that it
+    /// Limits the next transactions to half the open transaction's records, until the sink has named the record that it
     /// refuses. Returns whether that is possible.
-    pub fn divide(&mut self) -> bool {
+    pub fn start_bisect(&mut self) -> bool {
         let records = self.open.as_ref().map_or(0, |open| open.added.records);
         if records > 1 {
             self.bisect.on_refused(records);
@@ -245,8 +256,8 @@ impl<C: Cluster> Transactor<C> {
         records > 1
     }
 
-    /// Ends that limit: the next transactions may be as large as usual.
-    pub fn unite(&mut self) {
+    /// Ends the search for a refused record: the next transactions may be as large as usual.
+    pub fn end_bisect(&mut self) {
         self.bisect.end();
     }
 
@@ -263,10 +274,10 @@ impl<C: Cluster> Transactor<C> {
 
     /// The producer to write with; it must be prepared.
     pub fn producer(&mut self) -> &mut C::Producer {
-        self.producer.as_mut().expect("prepared before a transaction is begun")
+        self.producer.as_mut().expect("prepared before a transaction begins")
     }
 
-    /// Adds a batch's counts.
+    /// Adds a batch's counts to those of the open transaction.
     pub fn add(&mut self, added: Added) {
         if let Some(open) = &mut self.open {
             open.added.records += added.records;
@@ -293,7 +304,7 @@ impl<C: Cluster> Transactor<C> {
     }
 
     /// The tasks that stop before a record once the open transaction is committed.
-    pub fn stopping(&self) -> Vec<TaskId> {
+    pub fn stopping_tasks(&self) -> Vec<TaskId> {
         let shares = self.open.iter().flat_map(|open| &open.shares);
         shares.filter(|share| share.stop.is_some()).map(|share| share.task).collect()
     }
@@ -304,53 +315,53 @@ impl<C: Cluster> Transactor<C> {
         before.map_or_else(|| member.metadata().map_err(Failure::cluster), Ok)
     }
 
-    /// Ends the transaction without effect, whatever its state. If the producer is not fit for use afterwards, it is
-    /// dropped, anything it may have left open is fenced, and the next producer has another id.
-    pub fn abort(&mut self, cluster: &C, cause: &Cause, metrics: &LaneMetrics) -> Aborted {
+    /// Aborts the transaction, whatever its state. If the producer cannot be used afterwards, it is dropped, any
+    /// transaction that it may have left open is fenced, and the next producer has another transactional id.
+    pub fn abort(&mut self, cluster: &C, cause: &Cause, metrics: &LaneMetrics) -> AbortOutcome {
         let open = self.open.take();
         let was_open = open.is_some();
-        let ending = open.as_ref().is_some_and(|open| open.ending);
-        let (shares, named) = open.map(|open| (open.shares, open.named)).unwrap_or_default();
+        let end_requested = open.as_ref().is_some_and(|open| open.end_requested);
+        let (shares, owner_only) = open.map(|open| (open.shares, open.owner_only)).unwrap_or_default();
         let Some(mut producer) = self.producer.take() else {
             let (undelivered, delivered) = (Vec::new(), Vec::new());
-            return Aborted { shares, named, ended: true, never_commits: true, undelivered, delivered };
+            return AbortOutcome { shares, owner_only, ended: true, never_commits: true, undelivered, delivered };
         };
         let undelivered = undelivered(&mut producer);
-        let known = match cause {
+        let is_state_known = match cause {
             Cause::Cluster(error) => matches!(error.kind, ErrorKind::Abort | ErrorKind::Refused | ErrorKind::Retry),
             Cause::State(_) | Cause::Sink(_) | Cause::Refused(_) | Cause::RefusedAt(..) => true,
-            // The producer's memory may be half changed.
+            // The producer's state may be half changed.
             Cause::Panicked { .. } => false,
         };
         if was_open {
-            metrics.transaction(if known { TransactionResult::Aborted } else { TransactionResult::Unknown });
+            metrics.transaction(if is_state_known { TransactionResult::Aborted } else { TransactionResult::Unknown });
         }
-        let ended = known && (!was_open || producer.abort().is_ok());
+        let ended = is_state_known && (!was_open || producer.abort().is_ok());
         let delivered = delivered(&mut producer);
         // A producer that could not even begin would keep failing, even after the cause, such as a missing right, is
         // fixed.
         let could_begin = was_open || !matches!(cause, Cause::Cluster(_));
         // A commit that fails in this way promises that it will never take effect.
-        let is_off = matches!(cause, Cause::Cluster(error) if error.kind == ErrorKind::Abort);
-        let never_commits = ended && (!ending || is_off);
-        let is_fit = ended && could_begin && (!ending || producer.is_fit()) && undelivered.is_empty();
+        let is_aborted = matches!(cause, Cause::Cluster(error) if error.kind == ErrorKind::Abort);
+        let never_commits = ended && (!end_requested || is_aborted);
+        let is_fit = ended && could_begin && (!end_requested || producer.is_fit()) && undelivered.is_empty();
         if is_fit || sabotage::is_on(Sabotage::ProducerUsedOn) {
             producer.take_failures();
             self.producer = Some(producer);
-            return Aborted { shares, named, ended: true, never_commits, undelivered, delivered };
+            return AbortOutcome { shares, owner_only, ended: true, never_commits, undelivered, delivered };
         }
         drop(producer);
         self.in_use = None;
-        // Even if nothing is known to be open: retried requests of its earlier transactions may still arrive, and begin
-        // or even commit one of them again under a producer epoch that nobody has ended.
+        // Fenced even if no transaction is known to be open: retried requests of earlier transactions may still arrive,
+        // and begin or even commit one of them again under a producer epoch that is still valid.
         cluster.fence(&self.id());
         self.renewals += 1;
-        Aborted { shares, named, ended: false, never_commits, undelivered, delivered }
+        AbortOutcome { shares, owner_only, ended: false, never_commits, undelivered, delivered }
     }
 }
 
-/// A commit that neither succeeded nor was cleanly aborted may have happened; so may one that was fenced.
-fn as_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Error> {
+/// Marks the outcome of a failed commit as unknown, unless the commit was cleanly aborted or fenced.
+fn with_unknown_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Error> {
     match committed {
         Err(error) if matches!(error.kind, ErrorKind::Abort | ErrorKind::Fenced) => Err(error),
         Err(error) => Err(cluster::Error { kind: ErrorKind::Unknown, ..error }),
@@ -358,20 +369,20 @@ fn as_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Erro
     }
 }
 
-/// The reported changelog offsets.
+/// The delivery reports: the offsets of changelog records, by task.
 fn delivered<P: Producer>(producer: &mut P) -> Vec<(TaskId, ChangelogOffset)> {
     producer.take_delivered().into_iter().map(|(number, offset)| (number, ChangelogOffset(offset))).collect()
 }
 
 /// See [`Aborted::undelivered`].
 fn undelivered<P: Producer>(producer: &mut P) -> Vec<DeliveryFailure> {
-    let mut of_tasks: Vec<DeliveryFailure> = Vec::new();
+    let mut by_task: Vec<DeliveryFailure> = Vec::new();
     for failure in producer.take_failures() {
-        match of_tasks.iter_mut().find(|known| known.number == failure.number) {
-            Some(known) if known.refused || !failure.refused => {}
-            Some(known) => *known = failure,
-            None => of_tasks.push(failure),
+        match by_task.iter_mut().find(|former| former.number == failure.number) {
+            Some(former) if former.refused || !failure.refused => {}
+            Some(former) => *former = failure,
+            None => by_task.push(failure),
         }
     }
-    of_tasks
+    by_task
 }

@@ -1,23 +1,23 @@
-//! Wakes waiting lanes for changes that their members do not report: the run ends, or topics come, go or change. The code
-//! that makes such a change wakes the lanes afterwards.
+//! Wakes waiting lanes for changes that their members do not report: the run ends, or topics are created, deleted or
+//! changed. The code that makes such a change then wakes the lanes.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::cluster::Waker;
 
-/// The wakers of a topology's lanes. Each lane keeps its own alive.
+/// The wakers of a topology's lanes. Each lane holds the strong reference to its own waker.
 #[derive(Default)]
 pub struct Wakers(Mutex<Vec<Weak<dyn Fn() + Send + Sync>>>);
 
 impl Wakers {
-    /// Adds a lane's.
+    /// Adds the waker of a lane.
     pub fn add(&self, waker: &Waker) {
         let mut wakers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         wakers.retain(|waker| waker.strong_count() > 0);
         wakers.push(Arc::downgrade(waker));
     }
 
-    /// Ends the waits of all lanes.
+    /// Wakes all lanes.
     pub fn wake(&self) {
         let wakers = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         wakers.iter().filter_map(Weak::upgrade).for_each(|waker| waker());
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lane_is_woken_until_it_is_gone() {
+    fn lane_is_woken_until_its_waker_is_dropped() {
         let wakers = Wakers::default();
         let counts = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let waker = |index: usize| -> Waker {
@@ -46,6 +46,6 @@ mod tests {
         wakers.wake();
         assert_eq!([0, 1].map(|index| counts[index].load(Ordering::Relaxed)), [1, 2]);
         wakers.add(&second);
-        assert_eq!(wakers.0.lock().unwrap().len(), 2, "the one that is gone is forgotten");
+        assert_eq!(wakers.0.lock().unwrap().len(), 2, "the dropped waker is forgotten");
     }
 }

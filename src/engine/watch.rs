@@ -1,21 +1,21 @@
 //! Watches the topics while the lanes work.
 //!
-//! A topic that is deleted and recreated under its name would continue to be read and written as if nothing had
-//! happened. When a different id is seen, the lanes send their tasks through their restore, which knows what to refuse
-//! and why.
+//! A topic that is deleted and recreated under its name would otherwise continue to be read and written. When a
+//! different id is observed, the lanes restore their tasks, and the restore refuses those that must not continue, with
+//! the reason.
 //!
 //! An input that is given more partitions would also continue to be read, while its producers send to one partition
-//! what they used to send to another. When more are seen, all tasks of the topic stop, on every instance: because of
-//! this check, which runs at once when the group rebalances, or when a lane is assigned the first of the new
-//! partitions.
+//! the records that they used to send to another. When more partitions are observed, all tasks of the topic stop, on
+//! every instance: because of this check, which runs immediately when the group rebalances, or because a lane is
+//! assigned the first of the new partitions.
 //!
-//! The same goes for a changelog that is given more partitions by hand.
+//! The same applies to a changelog that is manually given more partitions.
 //!
-//! A broker that is behind may report fewer partitions, no topic or no id: nothing follows from that.
+//! A broker with outdated metadata may report fewer partitions, no topic or no id: such reports have no consequence.
 //!
-//! If the input is a pattern, matching topics come and go. A new one is checked as all were at the start
-//! ([`super::preflight`]), and then read by the lanes; a deleted one is no longer read. A topic that is refused is
-//! logged and left alone, but checked again, since somebody may fix it.
+//! If the input is a pattern, matching topics may be created and deleted. A new topic is checked like the others at the
+//! start ([`super::preflight`]), and then read by the lanes; a deleted topic is no longer read. A refused topic is
+//! logged and not read, but checked again, since it may be corrected.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,27 +29,27 @@ use crate::topology::Input;
 use super::catalog::Growth;
 use super::context::Context;
 use super::preflight::Preflight;
-use super::preflight::warned::Warned;
+use super::preflight::warned::Warnings;
 use super::threads::SUPERVISE_INTERVAL;
 use super::{feeding, held_up};
 
 /// How often the cluster is queried about the topics, from the start of one check to the start of the next.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What the checks have noticed so far.
+/// The observations of the checks so far.
 #[derive(Debug, Default)]
-pub struct Noticed {
+pub struct Observations {
     /// Topics that were recreated.
     recreated: HashSet<String>,
     /// Topics that were missing at the last check.
     missing: HashSet<String>,
-    /// What checks of new topics have warned of.
-    warned: Arc<Warned>,
+    /// The warnings of the checks of new topics.
+    warned: Arc<Warnings>,
 }
 
 /// Checks until the run ends. Queries that fail are repeated.
 pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
-    let mut noticed = Noticed::default();
+    let mut observations = Observations::default();
     let mut checked_at = context.clock.monotonic();
     loop {
         let until = checked_at + WATCH_INTERVAL;
@@ -60,35 +60,35 @@ pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
             }
         }
         checked_at = context.clock.monotonic();
-        check(cluster, context, &mut noticed, stop);
+        check(cluster, context, &mut observations, stop);
         // Lanes check for changes of topics only between their waits.
         context.wakers.wake();
         context.health.watch_panicked(&context.topology.name, false);
     }
 }
 
-/// Checks once what is read and what is new; stops early if the run is to end.
-fn check<C: Cluster>(cluster: &C, context: &Context, noticed: &mut Noticed, stop: &AtomicBool) {
-    let by_pattern = matches!(context.topology.input, Input::Pattern { .. });
-    check_topics(cluster, context, by_pattern, noticed, stop);
-    let ends = || stop.load(Ordering::Relaxed);
-    if !ends() {
+/// Checks the topics that are read and the new ones, once; returns early if the run is stopped.
+fn check<C: Cluster>(cluster: &C, context: &Context, observations: &mut Observations, stop: &AtomicBool) {
+    let is_by_pattern = matches!(context.topology.input, Input::Pattern { .. });
+    check_topics(cluster, context, is_by_pattern, observations, stop);
+    let must_stop = || stop.load(Ordering::Relaxed);
+    if !must_stop() {
         held_up::check(cluster, &context.held_up, context.clock.monotonic());
     }
-    if by_pattern && !ends() {
-        if let Err(error) = admit_new(cluster, context, &noticed.warned) {
+    if is_by_pattern && !must_stop() {
+        if let Err(error) = admit_new(cluster, context, &observations.warned) {
             tracing::debug!(topology = context.topology.name, reason = %error.message, "new topics not checked");
         }
         context.metrics.refused_topics(&context.topology.name, context.topics.refused_count());
     }
 }
 
-/// Checks whether the topics are still those that the lanes started with.
+/// Checks whether the topics are still the same as when the lanes started.
 fn check_topics<C: Cluster>(
     cluster: &C,
     context: &Context,
-    by_pattern: bool,
-    noticed: &mut Noticed,
+    is_by_pattern: bool,
+    observations: &mut Observations,
     stop: &AtomicBool,
 ) {
     for input in context.topics.names() {
@@ -108,13 +108,13 @@ fn check_topics<C: Cluster>(
             let is_input = name == &*input;
             match found {
                 None => {
-                    if by_pattern && is_input {
-                        forget(context, name, noticed);
+                    if is_by_pattern && is_input {
+                        forget(context, name, observations);
                     }
                     continue;
                 }
                 Some(found) if found.id != known && found.id.is_known() => {
-                    if noticed.recreated.insert(name.to_owned()) {
+                    if observations.recreated.insert(name.to_owned()) {
                         tracing::error!(topic = name, "the topic was recreated while it was in use");
                         context.recreated_count.fetch_add(1, Ordering::Relaxed);
                     }
@@ -128,24 +128,25 @@ fn check_topics<C: Cluster>(
                     }
                 }
             }
-            noticed.missing.remove(name);
+            observations.missing.remove(name);
         }
     }
 }
 
-/// Stops reading a topic that was missing twice in a row: once proves nothing, since a broker may be behind.
-fn forget(context: &Context, name: &str, noticed: &mut Noticed) {
-    if noticed.missing.insert(name.to_owned()) {
+/// Stops reading a topic that was missing twice in a row: a single miss proves nothing, since a broker's metadata may
+/// be outdated.
+fn forget(context: &Context, name: &str, observations: &mut Observations) {
+    if observations.missing.insert(name.to_owned()) {
         return;
     }
-    noticed.missing.remove(name);
+    observations.missing.remove(name);
     tracing::warn!(topology = context.topology.name, topic = name, "the topic was deleted and is no longer read");
     context.topics.remove(name);
     context.metrics.topic_gone(&context.topology.name, name);
 }
 
-/// Checks the topics that are new.
-fn admit_new<C: Cluster>(cluster: &C, context: &Context, warned: &Arc<Warned>) -> Result<(), cluster::Error> {
+/// Checks the new topics.
+fn admit_new<C: Cluster>(cluster: &C, context: &Context, warned: &Arc<Warnings>) -> Result<(), cluster::Error> {
     let names = feeding::inputs(cluster, &context.topology)?;
     for gone in context.topics.forget_refused(|topic| names.iter().any(|name| name == topic)) {
         context.health.topic_refused(&context.topology.name, &gone, false);
@@ -180,7 +181,7 @@ fn admit_new<C: Cluster>(cluster: &C, context: &Context, warned: &Arc<Warned>) -
     Ok(())
 }
 
-/// Leaves a topic alone, and logs it if that is news.
+/// Excludes a topic from reading, and logs that if the reason is new.
 pub fn refuse(context: &Context, topic: &str, reason: &str) {
     if context.topics.refuse(topic, reason) {
         tracing::error!(topology = context.topology.name, topic, reason, "topic refused; the others continue");

@@ -55,7 +55,7 @@ impl Activity {
     }
 
     /// The client has sent something.
-    pub fn heard(&self) {
+    pub fn note_received(&self) {
         let mut state = self.state();
         if state.at_work == 0 && state.head_since.is_none() {
             state.head_since = Some(Instant::now());
@@ -89,12 +89,12 @@ impl Activity {
     }
 
     /// Notes that the connection no longer speaks HTTP.
-    pub fn end(&self) {
+    pub fn end_http(&self) {
         self.state().has_ended = true;
     }
 
     /// The client's deadline for sending something; `None` while a request is at work.
-    fn deadline(&self, head: Duration, idle: Duration) -> Option<Instant> {
+    fn deadline(&self, head_wait: Duration, idle_wait: Duration) -> Option<Instant> {
         let state = self.state();
         if state.at_work > 0 {
             return None;
@@ -104,13 +104,13 @@ impl Activity {
         }
         // An HTTP/2 client sends more than heads.
         let head_since = state.head_since.filter(|_| !state.is_http2);
-        Some(head_since.map_or(state.idle_since + idle, |since| since + head))
+        Some(head_since.map_or(state.idle_since + idle_wait, |since| since + head_wait))
     }
 
     /// Returns when the client has been silent for too long, or another connection needs the place.
-    pub async fn silent(&self, head: Duration, idle: Duration) {
+    pub async fn wait_until_silent(&self, head_wait: Duration, idle_wait: Duration) {
         loop {
-            match self.deadline(head, idle) {
+            match self.deadline(head_wait, idle_wait) {
                 None => self.changed.notified().await,
                 Some(deadline) if deadline <= Instant::now() => return,
                 Some(deadline) => drop(tokio::time::timeout_at(deadline, self.changed.notified()).await),
@@ -145,7 +145,7 @@ mod tests {
         drop(busy);
         assert!(activity.idle_since().is_some());
         assert!(activity.close_if_idle() && !activity.close_if_idle(), "it closes only once");
-        let closes = tokio::time::timeout(length / 2, activity.silent(length, length)).await;
+        let closes = tokio::time::timeout(length / 2, activity.wait_until_silent(length, length)).await;
         assert_eq!((closes.is_ok(), activity.idle_since()), (true, None));
     }
 
@@ -160,9 +160,9 @@ mod tests {
         let used = activity.idle_since();
         assert!(used > at_first);
         pause().await;
-        activity.heard();
+        activity.note_received();
         assert!(activity.idle_since() > used, "another request begins");
-        activity.end();
+        activity.end_http();
         assert_eq!((activity.idle_since(), activity.close_if_idle()), (None, false), "it is a web socket by now");
     }
 }

@@ -10,9 +10,9 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::activity::Busy;
-use super::body::{Holding, Sent, Timed};
-use super::forward::{Forward, Known};
-use super::head::{From, Heads};
+use super::body::{BodyProgress, HoldingBody, TimedBody};
+use super::forward::{Forward, RequestContext};
+use super::head::{ClientInfo, HeadRules};
 use super::places::Place;
 use super::problem;
 use super::responses::{Pace, PacedBody};
@@ -26,43 +26,43 @@ use crate::observe::{Metrics, OneConnection, RouteMetrics};
 
 /// All routes.
 pub struct App {
-    heads: Heads,
-    routes: Vec<Served>,
-    /// The base of all routes' layers, which together count requests at work and tidy the store.
+    heads: HeadRules,
+    routes: Vec<ServedRoute>,
+    /// The layer that all routes' layers are cloned from: together they count requests at work, and tidy the store.
     layer: Idempotency,
     bounds: Bounds,
-    /// All requests in progress, under a key or not.
+    /// The shares of all requests in progress, under a key or not.
     requests: Arc<Shares>,
     metrics: Metrics,
 }
 
-/// A request's connection.
-pub struct Way {
-    /// What is known of the client.
-    pub from: From,
+/// A request's connection to the client.
+pub struct ConnectionContext {
+    /// The client's address and transport.
+    pub client: ClientInfo,
     /// The connection's place.
     pub place: Arc<Place>,
     /// Marks the connection as busy.
     pub busy: Busy,
-    /// How the client reads the answer.
+    /// How fast the client reads the response.
     pub pace: Arc<Pace>,
 }
 
-/// What an answer holds until it has ended.
-type Held = (Busy, crate::observe::OneRequest, Option<Arc<Share>>);
+/// The guards that a response holds until it has ended.
+type ResponseGuards = (Busy, crate::observe::OneRequest, Option<Arc<Share>>);
 
 /// A route.
-struct Served {
+struct ServedRoute {
     path: Option<Pattern>,
     methods: Vec<Method>,
     metrics: RouteMetrics,
     forward: Forward,
-    /// The header of keys, and what carries out requests under a key once; `None` where keys mean nothing.
+    /// The header of keys, and the service that carries out requests under a key once; `None` if keys are ignored.
     guard: Option<(HeaderName, Guard<Forward>)>,
 }
 
-/// An answer on its way to the client.
-pub type Answer = Response<PacedBody<Held>>;
+/// A response that is being sent to the client.
+pub type ClientResponse = Response<PacedBody<ResponseGuards>>;
 
 impl App {
     /// All routes of a configuration, with this store.
@@ -72,7 +72,7 @@ impl App {
         let mut reserved: Vec<HeaderName> = reserved.collect();
         reserved.sort_by(|one, other| one.as_str().cmp(other.as_str()));
         reserved.dedup();
-        let heads = Heads {
+        let heads = HeadRules {
             trusts_forwarded: config.trusts_forwarded,
             host: config.sets_host.then(|| config.upstream.host_header()).flatten(),
             reserved,
@@ -81,7 +81,7 @@ impl App {
         // Where the proxy sets the host, the service is the same whichever host clients name.
         let layer = layer.scope(config.scope.clone()).by_host(!config.sets_host);
         let layer = layer.at_work_max(config.bounds.at_work_max).bodies_bytes_max(config.bounds.bodies_bytes_max);
-        let unread = Arc::new((LogLimit::default(), Instant::now()));
+        let unread_bodies = Arc::new((LogLimit::default(), Instant::now()));
         let routes = config.routes.iter().map(|route| {
             let metrics = metrics.route(route.name());
             let forward = Forward {
@@ -89,11 +89,11 @@ impl App {
                 timeout: route.rule.timeout,
                 idle_wait: config.bounds.idle_wait,
                 metrics: metrics.clone(),
-                unread: Arc::clone(&unread),
+                unread_bodies: Arc::clone(&unread_bodies),
             };
-            let guard = || (route.rule.header.clone(), set(layer.clone(), &route.rule).layer(forward.clone()));
+            let guard = || (route.rule.header.clone(), apply_rule(layer.clone(), &route.rule).layer(forward.clone()));
             let guard = (route.rule.key != KeyUse::Off).then(guard);
-            Served { path: route.path.clone(), methods: route.methods.clone(), metrics, forward, guard }
+            ServedRoute { path: route.path.clone(), methods: route.methods.clone(), metrics, forward, guard }
         });
         let routes = routes.collect();
         Self { heads, routes, layer, bounds: config.bounds, requests: Arc::default(), metrics: metrics.clone() }
@@ -116,46 +116,46 @@ impl App {
     }
 
     /// Answers a request.
-    pub async fn answer(&self, mut request: Request<Incoming>, way: Way) -> Answer {
-        let Way { from, place, busy, pace } = way;
-        let is_two = request.version() == Version::HTTP_2;
-        // The last route fits every request.
-        let route = self.routes.iter().find(|route| route.fits(request.method(), request.uri().path()));
+    pub async fn answer(&self, mut request: Request<Incoming>, connection: ConnectionContext) -> ClientResponse {
+        let ConnectionContext { client, place, busy, pace } = connection;
+        let is_http2 = request.version() == Version::HTTP_2;
+        // The last route matches every request.
+        let route = self.routes.iter().find(|route| route.matches(request.method(), request.uri().path()));
         let route = route.unwrap_or(&self.routes[self.routes.len() - 1]);
-        let one = route.metrics.begin();
-        let peer = self.bounds.has_shares.then(|| Peer::new(self.heads.client(&request, from)));
+        let counted_request = route.metrics.begin();
+        let peer = self.bounds.has_shares.then(|| Peer::new(self.heads.client_address(&request, client)));
         let mut share = self.requests.begin(peer);
-        let fits = share.grow(1, Limit { all: self.bounds.requests_max, least: 1 });
-        let share = fits.then(|| Arc::new(share));
+        let has_share = share.grow(1, Limit { total: self.bounds.requests_max, guaranteed: 1 });
+        let share = has_share.then(|| Arc::new(share));
         let origin = route.origin(&request);
-        let mut answer = if let Some(refused) = problem::of_head(&request) {
-            refused
+        let mut response = if let Some(rejection) = problem::check_head(&request) {
+            rejection
         } else if let Some(share) = &share {
             if let Some(peer) = peer {
                 request.extensions_mut().insert(peer);
             }
-            let upgrade = self.heads.request(&mut request, from);
-            let sent = Sent::default();
-            let rate = route.holds(&request).then_some(self.bounds.body_rate_min);
+            let upgrade = self.heads.rewrite_request(&mut request, client);
+            let progress = BodyProgress::default();
+            let rate = route.buffers_body(&request).then_some(self.bounds.body_rate_min);
             // Only for upgrades: any other request that outlives its client no longer has a connection.
-            let open = upgrade.is_some().then(|| (place, Arc::clone(share)));
-            let known = Known { upgrade, sent: sent.clone(), open };
-            request.extensions_mut().insert(known);
-            let timed = |body| Timed::new(body, self.bounds.idle_wait).at_least(rate).telling(&sent);
-            // A request's body may end after the answer.
-            let request = request.map(|body| Holding::new(timed(body), Arc::clone(share)));
+            let guards = upgrade.is_some().then(|| (place, Arc::clone(share)));
+            let context = RequestContext { upgrade, progress: progress.clone(), guards };
+            request.extensions_mut().insert(context);
+            let timed = |body| TimedBody::new(body, self.bounds.idle_wait).with_rate_min(rate).reporting_to(&progress);
+            // A request's body may end after the response.
+            let request = request.map(|body| HoldingBody::new(timed(body), Arc::clone(share)));
             route.answer(request).await
         } else {
             problem::too_many()
         };
-        if let Some(origin) = origin.filter(|_| answer.extensions().get::<Own>().is_some()) {
-            problem::allow(answer.headers_mut(), origin);
+        if let Some(origin) = origin.filter(|_| response.extensions().get::<Own>().is_some()) {
+            problem::allow_origin(response.headers_mut(), origin);
         }
-        let outcome = answer.extensions().get::<Outcome>().copied().unwrap_or(Outcome::Passed).as_str();
-        tracing::debug!(route = route.path.as_ref().map(Pattern::text), status = answer.status().as_u16(), outcome);
+        let outcome = response.extensions().get::<Outcome>().copied().unwrap_or(Outcome::Passed).as_str();
+        tracing::debug!(route = route.path.as_ref().map(Pattern::text), status = response.status().as_u16(), outcome);
         route.metrics.answered(outcome);
-        let copied = share.clone().filter(|_| is_two);
-        answer.map(|body| PacedBody::new(Holding::new(body, (busy, one, share)), pace, copied))
+        let copy_share = share.clone().filter(|_| is_http2);
+        response.map(|body| PacedBody::new(HoldingBody::new(body, (busy, counted_request, share)), pace, copy_share))
     }
 
     /// How many requests under a key are at work.
@@ -169,14 +169,14 @@ impl App {
     }
 }
 
-impl Served {
-    fn fits(&self, method: &Method, path: &str) -> bool {
+impl ServedRoute {
+    fn matches(&self, method: &Method, path: &str) -> bool {
         (self.methods.is_empty() || self.methods.contains(method))
-            && self.path.as_ref().is_none_or(|known| known.fits(path))
+            && self.path.as_ref().is_none_or(|pattern| pattern.matches(path))
     }
 
     /// Whether a request's body is held in memory, because the request has a key that counts.
-    fn holds<B>(&self, request: &Request<B>) -> bool {
+    fn buffers_body<B>(&self, request: &Request<B>) -> bool {
         let has_key = |(header, _): &(HeaderName, _)| request.headers().contains_key(header);
         self.guard.as_ref().is_some_and(has_key) && !request.method().is_safe()
     }
@@ -184,23 +184,23 @@ impl Served {
     /// The origin of the page for which a browser sends a request under a key. The service has already allowed that
     /// page such requests: a browser asks (`OPTIONS`) before it sends a header such as the key's to another origin.
     fn origin<B>(&self, request: &Request<B>) -> Option<HeaderValue> {
-        request.headers().get(ORIGIN).filter(|_| self.holds(request)).cloned()
+        request.headers().get(ORIGIN).filter(|_| self.buffers_body(request)).cloned()
     }
 
-    async fn answer(&self, request: Request<Holding<Timed<Incoming>, Arc<Share>>>) -> Response<Body> {
-        let answered = match &self.guard {
+    async fn answer(&self, request: Request<HoldingBody<TimedBody<Incoming>, Arc<Share>>>) -> Response<Body> {
+        let result = match &self.guard {
             Some((_, guard)) => guard.clone().call(request).await,
             None => self.forward.clone().call(request.map(Body::stream)).await,
         };
-        match answered {
-            Ok(answer) => answer,
+        match result {
+            Ok(response) => response,
             Err(never) => match never {},
         }
     }
 }
 
 /// The layer with this rule's settings.
-fn set(layer: Idempotency, rule: &Rule) -> Idempotency {
+fn apply_rule(layer: Idempotency, rule: &Rule) -> Idempotency {
     let layer = layer
         .header(rule.header.clone())
         .required(rule.key == KeyUse::Required)

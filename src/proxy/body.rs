@@ -12,98 +12,98 @@ use tokio::time::{Instant, Sleep};
 use crate::http::{BodyError, GivenUp};
 
 /// A body with a time limit for each piece, and with a minimum rate if one is set.
-pub struct Timed<B> {
+pub struct TimedBody<B> {
     body: B,
     wait: Duration,
     rate: Option<Rate>,
     sleep: Option<Pin<Box<Sleep>>>,
-    sent: Option<Sent>,
+    progress: Option<BodyProgress>,
 }
 
 /// The minimum average rate of a body, which applies after the time limit of one piece.
 struct Rate {
-    /// Bytes in a second.
+    /// In bytes a second.
     min: u64,
     began: Instant,
     bytes: u64,
 }
 
 /// How long this many bytes may take at a minimum rate in bytes a second.
-pub fn per_rate(bytes: u64, rate_min: u64) -> Duration {
+pub fn time_at_rate(bytes: u64, rate_min: u64) -> Duration {
     Duration::from_millis(bytes.saturating_mul(1_000) / rate_min.max(1))
 }
 
-/// How far a request's body has been read.
+/// The progress of reading a request's body.
 #[derive(Clone, Default)]
-pub struct Sent(Arc<Mutex<Option<Progress>>>);
+pub struct BodyProgress(Arc<Mutex<Option<LastRead>>>);
 
-/// When a piece of a body was last read, and whether the body has ended.
+/// The last read of a piece of a body, and whether the body has ended.
 #[derive(Clone, Copy)]
-struct Progress {
-    at: Instant,
+struct LastRead {
+    read_at: Instant,
     has_ended: bool,
-    /// Whether the body broke off or was late: the client's fault.
+    /// Whether the body broke off or was late, which is the client's fault.
     is_broken: bool,
 }
 
-impl<B> Timed<B> {
+impl<B> TimedBody<B> {
     /// This body, with `wait` as the time limit for each piece.
     pub fn new(body: B, wait: Duration) -> Self {
-        Self { body, wait, rate: None, sleep: None, sent: None }
+        Self { body, wait, rate: None, sleep: None, progress: None }
     }
 
-    /// The same with a minimum rate, in bytes a second: a client must not hold a body's memory for long by sending a
-    /// byte now and then.
-    pub fn at_least(self, rate: Option<usize>) -> Self {
+    /// Sets a minimum rate, in bytes a second: a client must not hold a body's memory for long by sending a byte now
+    /// and then.
+    pub fn with_rate_min(self, rate: Option<usize>) -> Self {
         let rate = rate.map(|min| Rate { min: min as u64, began: Instant::now(), bytes: 0 });
         Self { rate, ..self }
     }
 
     /// The deadline for the next piece.
-    fn until(&self) -> Instant {
+    fn deadline(&self) -> Instant {
         let next = Instant::now() + self.wait;
-        let end = self.rate.as_ref().map(|rate| rate.began + self.wait + per_rate(rate.bytes, rate.min));
+        let end = self.rate.as_ref().map(|rate| rate.began + self.wait + time_at_rate(rate.bytes, rate.min));
         end.map_or(next, |end| end.min(next))
     }
 
-    /// The same, recording in `sent` how far it was read.
-    pub fn telling(self, sent: &Sent) -> Self {
-        Self { sent: Some(sent.clone()), ..self }
+    /// Records in `progress` how far the body was read.
+    pub fn reporting_to(self, progress: &BodyProgress) -> Self {
+        Self { progress: Some(progress.clone()), ..self }
     }
 }
 
-impl Sent {
+impl BodyProgress {
     fn set(&self, has_ended: bool, is_broken: bool) {
-        let progress = Progress { at: Instant::now(), has_ended, is_broken };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+        let last_read = LastRead { read_at: Instant::now(), has_ended, is_broken };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(last_read);
     }
 
-    fn get(&self) -> Option<Progress> {
+    fn get(&self) -> Option<LastRead> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the client has failed to send the whole body.
     pub fn is_broken(&self) -> bool {
-        self.get().is_some_and(|progress| progress.is_broken)
+        self.get().is_some_and(|last_read| last_read.is_broken)
     }
 
-    /// Is ready when nothing has happened for `wait` since the request was sent or its body was last read. While the
-    /// body is on its way, the limit is `wait` plus `silent`, since the client may be silent that long.
-    pub async fn late(self, wait: Duration, silent: Duration, has_body: bool) {
+    /// Waits until nothing has happened for `wait` since the request was sent or its body was last read. While the body
+    /// is still arriving, the limit is `wait` plus `silence_max`, since the client may be silent that long.
+    pub async fn wait_until_late(self, wait: Duration, silence_max: Duration, has_body: bool) {
         let began = Instant::now();
         loop {
             let (since, has_ended) =
-                self.get().map_or((began, !has_body), |progress| (progress.at, progress.has_ended));
-            let until = since + if has_ended { wait } else { wait + silent };
-            if Instant::now() >= until {
+                self.get().map_or((began, !has_body), |last_read| (last_read.read_at, last_read.has_ended));
+            let deadline = since + if has_ended { wait } else { wait + silence_max };
+            if Instant::now() >= deadline {
                 return;
             }
-            tokio::time::sleep_until(until).await;
+            tokio::time::sleep_until(deadline).await;
         }
     }
 }
 
-impl<B> http_body::Body for Timed<B>
+impl<B> http_body::Body for TimedBody<B>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: Into<BodyError>,
@@ -121,17 +121,17 @@ where
             if let (Some(rate), Some(Ok(frame))) = (&mut this.rate, &frame) {
                 rate.bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
             }
-            if let Some(sent) = &this.sent {
+            if let Some(progress) = &this.progress {
                 let has_ended = !matches!(frame, Some(Ok(_))) || this.body.is_end_stream();
-                sent.set(has_ended, matches!(frame, Some(Err(_))));
+                progress.set(has_ended, matches!(frame, Some(Err(_))));
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        let mut sleep = this.sleep.take().unwrap_or_else(|| Box::pin(tokio::time::sleep_until(this.until())));
+        let mut sleep = this.sleep.take().unwrap_or_else(|| Box::pin(tokio::time::sleep_until(this.deadline())));
         let is_late = sleep.as_mut().poll(context).is_ready();
         this.sleep = Some(sleep);
-        if let Some(sent) = this.sent.as_ref().filter(|_| is_late) {
-            sent.set(true, true);
+        if let Some(progress) = this.progress.as_ref().filter(|_| is_late) {
+            progress.set(true, true);
         }
         if is_late { Poll::Ready(Some(Err(GivenUp.into()))) } else { Poll::Pending }
     }
@@ -146,19 +146,19 @@ where
 }
 
 /// A body that holds something until it has ended.
-pub struct Holding<B, T> {
+pub struct HoldingBody<B, T> {
     body: B,
     held: Option<T>,
 }
 
-impl<B, T> Holding<B, T> {
-    /// Holds this until this body has ended.
+impl<B, T> HoldingBody<B, T> {
+    /// A body that holds `held` until it has ended.
     pub fn new(body: B, held: T) -> Self {
         Self { body, held: Some(held) }
     }
 }
 
-impl<B: http_body::Body + Unpin, T: Unpin> http_body::Body for Holding<B, T> {
+impl<B: http_body::Body + Unpin, T: Unpin> http_body::Body for HoldingBody<B, T> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -188,13 +188,13 @@ mod tests {
 
     use super::*;
 
-    /// Whether reading goes on for a body of pieces of this size, with this pause before each.
-    async fn goes_on(piece: usize, pause: Duration, rate: Option<usize>) -> bool {
+    /// Whether a body of pieces of this size, with this pause before each, is read without an error.
+    async fn is_read_on(piece: usize, pause: Duration, rate: Option<usize>) -> bool {
         let pieces = futures_util::stream::unfold((), move |()| async move {
             tokio::time::sleep(pause).await;
             Some((Ok::<_, BodyError>(Frame::data(Bytes::from(vec![0; piece]))), ()))
         });
-        let mut body = Box::pin(Timed::new(StreamBody::new(Box::pin(pieces)), WAIT).at_least(rate));
+        let mut body = Box::pin(TimedBody::new(StreamBody::new(Box::pin(pieces)), WAIT).with_rate_min(rate));
         let began = Instant::now();
         while began.elapsed() < 3 * WAIT {
             if body.frame().await.is_some_and(|frame| frame.is_err()) {
@@ -208,9 +208,9 @@ mod tests {
 
     #[tokio::test]
     async fn body_that_trickles_in_is_aborted() {
-        assert!(!goes_on(1, 2 * WAIT, None).await, "no piece in time");
-        assert!(goes_on(1, WAIT / 8, None).await, "without a minimum rate a stream goes on");
-        assert!(!goes_on(1, WAIT / 8, Some(1_024)).await);
-        assert!(goes_on(1_024, WAIT / 8, Some(1_024)).await, "it is just fast enough");
+        assert!(!is_read_on(1, 2 * WAIT, None).await, "no piece in time");
+        assert!(is_read_on(1, WAIT / 8, None).await, "without a minimum rate a slow stream continues");
+        assert!(!is_read_on(1, WAIT / 8, Some(1_024)).await);
+        assert!(is_read_on(1_024, WAIT / 8, Some(1_024)).await, "the body is just fast enough");
     }
 }

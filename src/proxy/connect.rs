@@ -19,52 +19,53 @@ use crate::http::Body;
 use crate::tls::ALPN_HTTP_2;
 use crate::words::said;
 
-/// The longest head of an answer, and how much of an answer over HTTP/1.1 is buffered.
+/// The longest head of a response, and how much of a response over HTTP/1.1 is buffered.
 const HEAD_MAX: usize = 64 << 10;
 /// How often a used HTTP/2 connection is pinged, and how long the reply may take.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_WAIT: Duration = Duration::from_secs(20);
 /// The most concurrent requests on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
-/// The window of one answer over HTTP/2.
+/// The window of one response over HTTP/2.
 const STREAM_WINDOW: u32 = 256 << 10;
-/// The window of all answers on a connection: the sum of their windows, so that unread answers do not hold up others.
+/// The window of all responses on a connection: the sum of their windows, so that unread responses do not hold up
+/// others.
 const CONNECTION_WINDOW: u32 = STREAMS_MAX * STREAM_WINDOW;
 
 /// A new connection.
-pub enum Made {
+pub enum NewConnection {
     /// Over HTTP/1.1.
-    One(http1::SendRequest<Body>),
+    Http1(http1::SendRequest<Body>),
     /// Over HTTP/2, with the number of concurrent requests that it allows.
-    Two(http2::SendRequest<Body>, Arc<AtomicUsize>),
+    Http2(http2::SendRequest<Body>, Arc<AtomicUsize>),
 }
 
 /// Connects within the origin's `connect_wait`.
 ///
 /// # Errors
 /// Why there is no connection.
-pub async fn connect(origin: &Origin, needs_one: bool) -> Result<Made, String> {
+pub async fn connect(origin: &Origin, needs_http1: bool) -> Result<NewConnection, String> {
     let wait = origin.connect_wait;
-    let connected = tokio::time::timeout(wait, connect_now(origin, needs_one)).await;
+    let connected = tokio::time::timeout(wait, connect_now(origin, needs_http1)).await;
     connected.unwrap_or_else(|_| Err(format!("no connection to {}:{} within {wait:?}", origin.host, origin.port)))
 }
 
-async fn connect_now(origin: &Origin, needs_one: bool) -> Result<Made, String> {
+async fn connect_now(origin: &Origin, needs_http1: bool) -> Result<NewConnection, String> {
     let stream = dial(&origin.host, origin.port, origin.connect_wait).await?;
     match &origin.tls {
-        None if origin.protocol == Protocol::Two && !needs_one => two(stream).await,
-        None => one(stream).await,
+        None if origin.protocol == Protocol::Http2 && !needs_http1 => handshake_http2(stream).await,
+        None => handshake_http1(stream).await,
         Some(tls) => {
-            let [any, only_one] = tls.as_ref();
-            let config = if needs_one { only_one } else { any }.now()?;
-            let (stream, is_two) = handshake(config, stream, &origin.host).await?;
-            if is_two { two(stream).await } else { one(stream).await }
+            let [any_version, only_http1] = tls.as_ref();
+            let config = if needs_http1 { only_http1 } else { any_version }.now()?;
+            let (stream, is_http2) = tls_handshake(config, stream, &origin.host).await?;
+            if is_http2 { handshake_http2(stream).await } else { handshake_http1(stream).await }
         }
     }
 }
 
 /// Does the TLS handshake. Returns whether HTTP/2 was negotiated.
-async fn handshake(
+async fn tls_handshake(
     config: Arc<ClientConfig>,
     stream: TcpStream,
     host: &str,
@@ -73,21 +74,25 @@ async fn handshake(
         ServerName::try_from(host.to_owned()).map_err(|_| format!("{host} is not a valid name for a certificate"))?;
     let stream = TlsConnector::from(config).connect(name, stream).await;
     let stream = stream.map_err(|error| format!("TLS handshake with {host} failed: {}", said(&error)))?;
-    let is_two = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP_2);
-    Ok((stream, is_two))
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP_2);
+    Ok((stream, is_http2))
 }
 
-async fn one<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T) -> Result<Made, String> {
-    let begun = http1::Builder::new().max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = begun.map_err(|error| said(&error))?;
+async fn handshake_http1<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: T,
+) -> Result<NewConnection, String> {
+    let handshake = http1::Builder::new().max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(|error| said(&error))?;
     // The request on the connection gets its error.
     tokio::spawn(async move { drop(connection.with_upgrades().await) });
     sender.ready().await.map_err(|error| said(&error))?;
-    Ok(Made::One(sender))
+    Ok(NewConnection::Http1(sender))
 }
 
-async fn two<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T) -> Result<Made, String> {
-    let begun = http2::Builder::new(TokioExecutor::new())
+async fn handshake_http2<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: T,
+) -> Result<NewConnection, String> {
+    let handshake = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -96,14 +101,15 @@ async fn two<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T) -> R
         .keep_alive_timeout(PING_WAIT)
         .handshake(TokioIo::new(stream))
         .await;
-    let (mut sender, mut connection) = begun.map_err(|error| format!("no HTTP/2: {}", said(&error)))?;
-    let allowed = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
-    let heard = Arc::clone(&allowed);
+    let (mut sender, mut connection) = handshake.map_err(|error| format!("no HTTP/2: {}", said(&error)))?;
+    let streams_max = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
+    let updated_streams_max = Arc::clone(&streams_max);
     tokio::spawn(std::future::poll_fn(move |context| {
         let ended = Pin::new(&mut connection).poll(context);
-        heard.store(connection.current_max_send_streams().clamp(1, STREAMS_MAX as usize), Ordering::Relaxed);
+        updated_streams_max
+            .store(connection.current_max_send_streams().clamp(1, STREAMS_MAX as usize), Ordering::Relaxed);
         ended.map(drop)
     }));
     sender.ready().await.map_err(|error| format!("no HTTP/2: {}", said(&error)))?;
-    Ok(Made::Two(sender, allowed))
+    Ok(NewConnection::Http2(sender, streams_max))
 }

@@ -1,8 +1,8 @@
 //! Clients' connections: a bounded number of them, each closed when it is silent for too long.
 //!
-//! **Invariant.** No more than [`Bounds::connections_max`] are open, not counting those that are being closed:
-//! [`places`] chooses the one that makes room for another. There are time limits for the head of a request, for a
-//! connection without a request, and for a client that reads nothing (with HTTP/2: nothing of an answer).
+//! **Invariant.** At most [`Bounds::connections_max`] connections are open, not counting those that are being closed:
+//! [`places`] chooses the connection that makes room for a new one. There are time limits for the head of a request,
+//! for a connection without a request, and for a client that reads nothing (with HTTP/2: nothing of a response).
 //!
 //! **Failure**: an error on a connection ends that connection and affects no other.
 //!
@@ -28,8 +28,8 @@ use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 
 use super::activity::Activity;
-use super::app::{App, Way};
-use super::head::From;
+use super::app::{App, ConnectionContext};
+use super::head::ClientInfo;
 use super::places::{Place, Places};
 use super::responses::{LateTimer, PIECE_BYTES, Pace, Streams};
 use super::settings::Bounds;
@@ -40,7 +40,8 @@ use crate::tls::{ALPN_HTTP_2, Renewed};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// How long a silent connection may take to close.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
-/// The same for a connection that makes room for another: until it is closed, it uses a descriptor beyond the bound.
+/// How long a connection that makes room for another may take to close: until then, it uses a descriptor beyond the
+/// bound.
 const GIVE_WAY_WAIT: Duration = Duration::from_millis(20);
 /// How often an HTTP/2 client is pinged, and how long the reply may take.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
@@ -49,14 +50,15 @@ const PING_WAIT: Duration = Duration::from_secs(20);
 /// settings, and their streams beyond a lower number would be refused; the total of a client's requests has its own
 /// bound.
 const STREAMS_MAX: u32 = 100;
-/// How much of a body may be on its way over HTTP/2, for one request and for all requests of a connection.
+/// The bytes of request bodies that may be in flight over HTTP/2: for one request, and for all requests of a
+/// connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
-/// The most bytes of an answer that HTTP/2 buffers before they are sent.
+/// The most bytes of a response that HTTP/2 buffers before they are sent.
 const UNSENT_BYTES: usize = 2 * PIECE_BYTES;
 
 /// Serves the clients that connect to a listener.
-pub struct Listening {
+pub struct ClientListener {
     /// The listener.
     pub listener: TcpListener,
     /// Answers requests.
@@ -69,7 +71,7 @@ pub struct Listening {
     pub places: Arc<Places>,
 }
 
-impl Listening {
+impl ClientListener {
     /// Accepts connections until `stop`, then waits until each has finished its requests.
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
         let Self { listener, app, tls, bounds, places } = self;
@@ -78,10 +80,10 @@ impl Listening {
         loop {
             while tasks.try_join_next().is_some() {}
             let accepted = tokio::select! {
-                () = stopped(&mut stop) => break,
+                () = wait_for_stop(&mut stop) => break,
                 accepted = accept(&listener, &places, &app) => accepted,
             };
-            let (stream, place, from) = match accepted {
+            let (stream, place, address) = match accepted {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => continue,
                 Err(error) => {
@@ -93,8 +95,8 @@ impl Listening {
                 }
             };
             let place = Arc::new(place);
-            let from = From { address: from, is_tls: tls.is_some() };
-            let connection = ClientConnection { app: Arc::clone(&app), place, from, bounds, stop: stop.clone() };
+            let client = ClientInfo { address, is_tls: tls.is_some() };
+            let connection = ClientConnection { app: Arc::clone(&app), place, client, bounds, stop: stop.clone() };
             match &tls {
                 None => drop(tasks.spawn(connection.serve(stream, false))),
                 Some(tls) => drop(tasks.spawn(connection.serve_tls(stream, Arc::clone(tls)))),
@@ -111,17 +113,17 @@ async fn accept(
     places: &Arc<Places>,
     app: &App,
 ) -> io::Result<Option<(TcpStream, Place, IpAddr)>> {
-    let (stream, from) = listener.accept().await?;
+    let (stream, address) = listener.accept().await?;
     stream.set_nodelay(true)?;
-    let place = places.take(from.ip(), app.connected()).await;
-    Ok(place.map(|place| (stream, place, from.ip())))
+    let place = places.take(address.ip(), app.connected()).await;
+    Ok(place.map(|place| (stream, place, address.ip())))
 }
 
 /// A client's connection.
 struct ClientConnection {
     app: Arc<App>,
     place: Arc<Place>,
-    from: From,
+    client: ClientInfo,
     bounds: Bounds,
     stop: watch::Receiver<bool>,
 }
@@ -134,7 +136,7 @@ impl ClientConnection {
         let activity = Arc::clone(&self.place.activity);
         let accepted = tokio::select! {
             accepted = tokio::time::timeout(self.bounds.head_wait, tls.accept(stream)) => accepted,
-            () = activity.silent(self.bounds.head_wait, self.bounds.idle_wait) => return,
+            () = activity.wait_until_silent(self.bounds.head_wait, self.bounds.idle_wait) => return,
         };
         match accepted {
             Ok(Ok(stream)) => {
@@ -147,7 +149,7 @@ impl ClientConnection {
     }
 
     async fn serve<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: T, is_http2: bool) {
-        let Self { app, place, from, bounds, mut stop } = self;
+        let Self { app, place, client, bounds, mut stop } = self;
         let activity = Arc::clone(&place.activity);
         if is_http2 {
             activity.set_http2();
@@ -155,54 +157,56 @@ impl ClientConnection {
         let watched =
             WatchedStream { stream, activity: Arc::clone(&activity), write_wait: bounds.idle_wait, blocked: None };
         let stream = TokioIo::new(watched);
-        let answering = Arc::clone(&activity);
-        // Over HTTP/1.1 the connection has one answer at a time, over HTTP/2 each stream has its own.
+        let service_activity = Arc::clone(&activity);
+        // Over HTTP/1.1 the connection has one response at a time, over HTTP/2 each stream has its own.
         let pace = Pace::new(bounds.idle_wait, bounds.body_rate_min);
         let connection_pace = Arc::clone(&pace);
         let service = service_fn(move |request| {
-            let busy = answering.begin(request.version() == Version::HTTP_2);
+            let busy = service_activity.begin(request.version() == Version::HTTP_2);
             let (app, place) = (Arc::clone(&app), Arc::clone(&place));
             let connection_pace = Arc::clone(&connection_pace);
             async move {
                 let pace = Pace::of_stream().unwrap_or(connection_pace);
-                Ok::<_, std::convert::Infallible>(app.answer(request, Way { from, place, busy, pace }).await)
+                Ok::<_, std::convert::Infallible>(
+                    app.answer(request, ConnectionContext { client, place, busy, pace }).await,
+                )
             }
         });
         let builder = builder(bounds);
         let connection = builder.serve_connection_with_upgrades(stream, service);
         tokio::pin!(connection);
         let mut is_stopping = false;
-        let mut late = LateTimer::default();
-        let ended = loop {
+        let mut late_timer = LateTimer::default();
+        let result = loop {
             tokio::select! {
-                // Lateness is known only after the connection has been polled.
+                // Biased, because polling the connection updates the pace.
                 biased;
-                ended = connection.as_mut() => break Ok(ended),
-                () = std::future::poll_fn(|context| late.poll(&pace, context)) => {
+                result = connection.as_mut() => break Ok(result),
+                () = std::future::poll_fn(|context| late_timer.poll(&pace, context)) => {
                     tracing::debug!("an answer is cut off: its client does not read it");
                     break Ok(Ok(()));
                 }
-                // Also while the proxy stops, which half a head must not delay.
-                () = activity.silent(bounds.head_wait, bounds.idle_wait) => {
+                // Also while the proxy stops: a partial head must not delay the stop.
+                () = activity.wait_until_silent(bounds.head_wait, bounds.idle_wait) => {
                     connection.as_mut().graceful_shutdown();
                     let wait = if activity.is_closing() { GIVE_WAY_WAIT } else { CLOSE_WAIT };
                     break tokio::time::timeout(wait, connection.as_mut()).await;
                 }
-                () = stopped(&mut stop), if !is_stopping => {
+                () = wait_for_stop(&mut stop), if !is_stopping => {
                     connection.as_mut().graceful_shutdown();
                     is_stopping = true;
                 }
             }
         };
-        activity.end();
-        log(ended.unwrap_or(Ok(())));
+        activity.end_http();
+        log_end(result.unwrap_or(Ok(())));
     }
 }
 
 /// Returns when the proxy stops.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error means that the sender is gone: the proxy stops then, too.
-    let _ = stop.wait_for(|stops| *stops).await;
+async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
+    // An error means that the sender was dropped: the proxy stops then, too.
+    let _ = stop.wait_for(|is_stopping| *is_stopping).await;
 }
 
 fn builder(bounds: Bounds) -> auto::Builder<Streams> {
@@ -221,8 +225,8 @@ fn builder(bounds: Bounds) -> auto::Builder<Streams> {
     builder
 }
 
-fn log(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
-    if let Err(error) = ended {
+fn log_end(result: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+    if let Err(error) = result {
         tracing::debug!(%error, "a connection ended with an error");
     }
 }
@@ -238,7 +242,7 @@ struct WatchedStream<T> {
 
 impl<T> WatchedStream<T> {
     /// The result of a write, or an error if it has been pending for `write_wait`.
-    fn in_time<R>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+    fn within_write_wait<R>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         if written.is_ready() {
             self.blocked = None;
             return written;
@@ -256,7 +260,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for WatchedStream<T> {
         let before = to.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(context, to);
         if to.filled().len() > before {
-            this.activity.heard();
+            this.activity.note_received();
         }
         read
     }
@@ -266,7 +270,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedStream<T> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(context, from);
-        this.in_time(context, written)
+        this.within_write_wait(context, written)
     }
 
     fn poll_write_vectored(
@@ -276,7 +280,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedStream<T> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write_vectored(context, from);
-        this.in_time(context, written)
+        this.within_write_wait(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -286,7 +290,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedStream<T> {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.stream).poll_flush(context);
-        this.in_time(context, flushed)
+        this.within_write_wait(context, flushed)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

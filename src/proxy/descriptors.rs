@@ -32,7 +32,7 @@ pub fn fitted(bounds: Bounds) -> Bounds {
     fitted
 }
 
-/// Raises the limit as far as possible; returns it, `None` if there is no limit.
+/// Raises the limit of open files as far as possible, and returns it; `None` if there is no limit.
 fn allowed() -> Option<usize> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -47,15 +47,15 @@ fn allowed() -> Option<usize> {
 /// Reduces all bounds in proportion.
 fn fit(bounds: Bounds, allowed: usize) -> Bounds {
     let wanted = bounds.connections_max + bounds.requests_max + bounds.at_work_max;
-    let there = allowed.saturating_sub(OTHERS).max(allowed / 4);
-    if wanted <= there {
+    let available = allowed.saturating_sub(OTHERS).max(allowed / 4);
+    if wanted <= available {
         return bounds;
     }
-    let part = |bound: usize| (bound.saturating_mul(there) / wanted).max(1);
+    let in_proportion = |bound: usize| (bound.saturating_mul(available) / wanted).max(1);
     Bounds {
-        connections_max: part(bounds.connections_max),
-        requests_max: part(bounds.requests_max),
-        at_work_max: part(bounds.at_work_max),
+        connections_max: in_proportion(bounds.connections_max),
+        requests_max: in_proportion(bounds.requests_max),
+        at_work_max: in_proportion(bounds.at_work_max),
         ..bounds
     }
 }
@@ -82,14 +82,14 @@ mod tests {
 
     #[test]
     fn bounds_fit_into_the_limit_of_open_files() {
-        let left = |allowed| {
-            let left = fit(bounds([1_024, 2_048, 1_024]), allowed);
-            [left.connections_max, left.requests_max, left.at_work_max]
+        let reduced = |allowed| {
+            let reduced = fit(bounds([1_024, 2_048, 1_024]), allowed);
+            [reduced.connections_max, reduced.requests_max, reduced.at_work_max]
         };
-        assert_eq!(left(65_536), [1_024, 2_048, 1_024]);
-        assert_eq!(left(4_096 + OTHERS), [1_024, 2_048, 1_024]);
-        assert_eq!(left(1_024), [128, 256, 128]);
-        assert_eq!(left(64), [4, 8, 4]);
+        assert_eq!(reduced(65_536), [1_024, 2_048, 1_024]);
+        assert_eq!(reduced(4_096 + OTHERS), [1_024, 2_048, 1_024]);
+        assert_eq!(reduced(1_024), [128, 256, 128]);
+        assert_eq!(reduced(64), [4, 8, 4]);
         assert_eq!(fit(bounds([1, 1_000_000, 1]), 1_024).connections_max, 1, "never 0");
     }
 }

@@ -1,7 +1,7 @@
-//! Passes requests on to the service, and its answers back; below the layer.
+//! Passes requests on to the service, and its responses back; below the layer.
 //!
-//! The service's answer is passed on as it comes. If there is none, the proxy itself answers, and says whether the
-//! request may have been carried out.
+//! The service's response is passed on as it arrives. If the service does not respond, the proxy itself answers, and
+//! says whether the request may have been carried out.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -18,7 +18,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::body::{Holding, Sent, Timed};
+use super::body::{BodyProgress, HoldingBody, TimedBody};
 use super::places::Place;
 use super::upstream::Upstream;
 use super::{head, problem};
@@ -32,29 +32,30 @@ use crate::observe::RouteMetrics;
 pub struct Forward {
     /// The service.
     pub upstream: Arc<Upstream>,
-    /// How long the service may take.
+    /// How long the service may take to begin its response.
     pub timeout: Duration,
     /// How long a client may be silent.
     pub idle_wait: Duration,
     /// The route's metrics.
     pub metrics: RouteMetrics,
     /// Counts requests whose bodies broke off, with the moment when counting began.
-    pub unread: Arc<(LogLimit, Instant)>,
+    pub unread_bodies: Arc<(LogLimit, Instant)>,
 }
 
-/// What the proxy knows of a request; one of the request's extensions.
+/// The proxy's data about a request; one of the request's extensions.
 #[derive(Clone)]
-pub struct Known {
+pub struct RequestContext {
     /// The protocol that the request asks to upgrade to.
     pub upgrade: Option<HeaderValue>,
-    /// How far its body was read.
-    pub sent: Sent,
-    /// Its connection's place and its share of all requests, if it asks for an upgrade.
-    pub open: Option<Open>,
+    /// How far the request's body was read.
+    pub progress: BodyProgress,
+    /// The guards of the upgraded connection, if the request asks for an upgrade.
+    pub guards: Option<UpgradeGuards>,
 }
 
-/// What an upgraded request holds while it is open.
-type Open = (Arc<Place>, Arc<Share>);
+/// The guards that an upgraded connection holds while it is open: the place of the connection to the client, and the
+/// request's share of all requests.
+type UpgradeGuards = (Arc<Place>, Arc<Share>);
 
 impl Service<Request<Body>> for Forward {
     type Response = Response<Body>;
@@ -67,30 +68,31 @@ impl Service<Request<Body>> for Forward {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let forward = self.clone();
-        Box::pin(async move { Ok(forward.carry(request).await) })
+        Box::pin(async move { Ok(forward.forward_request(request).await) })
     }
 }
 
 impl Forward {
-    async fn carry(self, mut request: Request<Body>) -> Response<Body> {
+    async fn forward_request(self, mut request: Request<Body>) -> Response<Body> {
         let held = request.extensions_mut().remove::<Held>();
         let is_guarded = held.is_some();
-        let known = request.extensions_mut().remove::<Known>();
-        let upgrade = known.as_ref().filter(|_| !is_guarded).and_then(|known| known.upgrade.clone());
+        let context = request.extensions_mut().remove::<RequestContext>();
+        let upgrade = context.as_ref().filter(|_| !is_guarded).and_then(|context| context.upgrade.clone());
         let client = upgrade.as_ref().and_then(|_| request.extensions_mut().remove::<OnUpgrade>());
         if let Some(protocol) = &upgrade {
             request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
             request.headers_mut().insert(UPGRADE, protocol.clone());
         }
         let has_body = !is_guarded && !request.body().is_end_stream();
-        let sent = known.as_ref().filter(|_| !is_guarded).map(|known| known.sent.clone()).unwrap_or_default();
+        let progress =
+            context.as_ref().filter(|_| !is_guarded).map(|context| context.progress.clone()).unwrap_or_default();
         let began = Instant::now();
-        let late = sent.clone().late(self.timeout, self.idle_wait, has_body);
-        let mut answered = match self.upstream.send(request, upgrade.is_some(), late).await {
-            Ok(answered) => answered,
-            // Even if the service has failed as well, the cause is the client: its request never arrived whole.
-            Err(_) if sent.is_broken() => {
-                if let Some(count) = self.unread.0.count(self.unread.1.elapsed()) {
+        let timeout = progress.clone().wait_until_late(self.timeout, self.idle_wait, has_body);
+        let mut service_response = match self.upstream.send(request, upgrade.is_some(), timeout).await {
+            Ok(service_response) => service_response,
+            // Even if the service has failed as well, the cause is the client: its request never arrived completely.
+            Err(_) if progress.is_broken() => {
+                if let Some(count) = self.unread_bodies.0.count(self.unread_bodies.1.elapsed()) {
                     tracing::warn!(
                         count,
                         "requests could not be forwarded completely: their clients broke off or sent an invalid body"
@@ -99,49 +101,54 @@ impl Forward {
                 return problem::body_unread();
             }
             Err(failure) => {
-                let name = held.map(|held| held.id.short());
-                tracing::warn!(request = name, %failure, "the service did not answer a request");
+                let request_name = held.map(|held| held.id.short());
+                tracing::warn!(request = request_name, %failure, "the service did not answer a request");
                 self.metrics.upstream_failed(failure.as_str());
-                return problem::of_failure(&failure);
+                return problem::from_failure(&failure);
             }
         };
         self.metrics.upstream_answered(began.elapsed());
-        let answer = &mut answered.answer;
-        *answer.version_mut() = Version::HTTP_11;
-        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let service = answer.extensions_mut().remove::<OnUpgrade>();
-            let open = known.and_then(|known| known.open);
-            return switch(answer.headers(), client.zip(service), open);
+        let response = &mut service_response.response;
+        *response.version_mut() = Version::HTTP_11;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let service = response.extensions_mut().remove::<OnUpgrade>();
+            let guards = context.and_then(|context| context.guards);
+            return switch_protocols(response.headers(), client.zip(service), guards);
         }
-        head::answer(answer.headers_mut());
-        let is_timed = is_guarded && !is_stream(answer.headers());
-        let (timeout, used) = (self.timeout, answered.used);
-        answered.answer.map(|body| match is_timed {
-            true => Body::stream(Holding::new(Timed::new(body, timeout), used)),
-            false => Body::stream(Holding::new(body, used)),
+        head::rewrite_response(response.headers_mut());
+        let is_timed = is_guarded && !is_stream(response.headers());
+        let (timeout, slot) = (self.timeout, service_response.slot);
+        service_response.response.map(|body| match is_timed {
+            true => Body::stream(HoldingBody::new(TimedBody::new(body, timeout), slot)),
+            false => Body::stream(HoldingBody::new(body, slot)),
         })
     }
 }
 
-/// Upgrades both sides to another protocol, and passes on what each sends until both have ended or one fails.
-fn switch(said: &HeaderMap, sides: Option<(OnUpgrade, OnUpgrade)>, open: Option<Open>) -> Response<Body> {
+/// Upgrades both connections to another protocol, and passes on the bytes that each side sends, until both sides have
+/// ended or one fails.
+fn switch_protocols(
+    service_headers: &HeaderMap,
+    sides: Option<(OnUpgrade, OnUpgrade)>,
+    guards: Option<UpgradeGuards>,
+) -> Response<Body> {
     let Some((client, service)) = sides else {
-        // The client has not asked for it.
+        // The client has not asked for an upgrade.
         let failure = super::upstream::Failure::Lost("it switched protocols without being asked".to_owned());
-        return problem::of_failure(&failure);
+        return problem::from_failure(&failure);
     };
-    let mut answer = Response::new(Body::default());
-    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let upgrade = said.get(UPGRADE).cloned();
-    *answer.headers_mut() = said.clone();
-    head::answer(answer.headers_mut());
-    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    upgrade.into_iter().for_each(|protocol| drop(answer.headers_mut().insert(UPGRADE, protocol)));
+    let mut response = Response::new(Body::default());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let upgrade = service_headers.get(UPGRADE).cloned();
+    *response.headers_mut() = service_headers.clone();
+    head::rewrite_response(response.headers_mut());
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    upgrade.into_iter().for_each(|protocol| drop(response.headers_mut().insert(UPGRADE, protocol)));
     tokio::spawn(async move {
         // The connections to the client and to the service count while they are open.
-        let _open = open;
+        let _guards = guards;
         let (client, service) = match tokio::try_join!(client, service) {
-            Ok(both) => both,
+            Ok(upgraded) => upgraded,
             Err(error) => return tracing::debug!(%error, "a protocol upgrade failed"),
         };
         let (mut client, mut service) = (TokioIo::new(client), TokioIo::new(service));
@@ -149,5 +156,5 @@ fn switch(said: &HeaderMap, sides: Option<(OnUpgrade, OnUpgrade)>, open: Option<
             tracing::debug!(%error, "an upgraded connection broke off");
         }
     });
-    answer
+    response
 }

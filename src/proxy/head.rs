@@ -1,5 +1,5 @@
-//! Changes the heads of requests and answers that pass through: removes what is for one connection only, and adds what
-//! the service has to know about the client.
+//! Changes the heads of requests and responses that pass through: removes headers that are for one connection only, and
+//! adds headers that describe the client.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -40,18 +40,18 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// What is known of a client's connection.
+/// The address and transport of a client's connection.
 #[derive(Clone, Copy, Debug)]
-pub struct From {
+pub struct ClientInfo {
     /// Its address.
     pub address: IpAddr,
-    /// Whether it speaks TLS.
+    /// Whether the connection uses TLS.
     pub is_tls: bool,
 }
 
 /// How heads are changed.
 #[derive(Debug)]
-pub struct Heads {
+pub struct HeadRules {
     /// Whether clients are trusted to say for whom they send requests.
     pub trusts_forwarded: bool,
     /// The `Host` that the service gets, if not the client's.
@@ -60,14 +60,14 @@ pub struct Heads {
     pub reserved: Vec<HeaderName>,
 }
 
-impl Heads {
-    /// Turns the head of a client's request into the one for the service. Returns the protocol that it asks to upgrade
-    /// to, if any.
-    pub fn request<B>(&self, request: &mut Request<B>, from: From) -> Option<HeaderValue> {
+impl HeadRules {
+    /// Turns the head of a client's request into the head for the service. Returns the protocol that the request asks
+    /// to upgrade to, if any.
+    pub fn rewrite_request<B>(&self, request: &mut Request<B>, client: ClientInfo) -> Option<HeaderValue> {
         let (version, is_get) = (request.version(), request.method() == Method::GET);
         let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
         let headers = request.headers_mut();
-        let upgrade = upgrade_of(headers).filter(|_| version == Version::HTTP_11 && is_get);
+        let upgrade = allowed_upgrade(headers).filter(|_| version == Version::HTTP_11 && is_get);
         let takes_trailers = headers.get(header::TE).is_some_and(|te| has_word(te, "trailers"));
         if headers.contains_key(header::TRANSFER_ENCODING) {
             // `Transfer-Encoding` overrides it (RFC 9112, 6.3).
@@ -80,42 +80,43 @@ impl Heads {
         }
         // The proxy has already answered it.
         headers.remove(header::EXPECT);
-        remove_those(headers, |name| {
-            let spelled = spelled(name);
-            self.reserved.iter().any(|reserved| self::spelled(reserved) == spelled)
+        remove_matching(headers, |name| {
+            let dashed = with_dashes(name);
+            self.reserved.iter().any(|reserved| with_dashes(reserved) == dashed)
         });
         // The host in a request's address overrides its `Host` (RFC 9112, 3.2.2).
         if let Some(host) = authority.and_then(|authority| HeaderValue::from_str(&authority).ok()) {
             headers.insert(header::HOST, host);
         }
-        self.forward(headers, from);
-        via(headers, version);
+        self.set_forwarding_headers(headers, client);
+        add_via(headers, version);
         if let Some(host) = &self.host {
             headers.insert(header::HOST, host.clone());
         }
         upgrade
     }
 
-    /// The client of a request whose head has not been changed yet: the one that a trusted proxy names, or the
-    /// connection's.
-    pub fn client<B>(&self, request: &Request<B>, from: From) -> IpAddr {
-        let mut said = request.headers().get_all(FORWARDED_FOR).iter().filter(|_| self.trusts_forwarded);
-        let last = said.next_back().and_then(|value| value.to_str().ok()?.rsplit(',').next()?.trim().parse().ok());
-        last.unwrap_or(from.address)
+    /// The client's address, from a request whose head was not rewritten yet: the address that a trusted proxy names,
+    /// or the connection's.
+    pub fn client_address<B>(&self, request: &Request<B>, client: ClientInfo) -> IpAddr {
+        let mut forwarded_for = request.headers().get_all(FORWARDED_FOR).iter().filter(|_| self.trusts_forwarded);
+        let last =
+            forwarded_for.next_back().and_then(|value| value.to_str().ok()?.rsplit(',').next()?.trim().parse().ok());
+        last.unwrap_or(client.address)
     }
 
     /// Sets the forwarding headers, after removing those from the client that are not trusted.
-    fn forward(&self, headers: &mut HeaderMap, from: From) {
-        // Proxies do not write these with `_`: even where they are trusted, such a spelling comes from a client.
-        remove_those(headers, |name| {
-            let spelled = spelled(name);
-            let is_said = spelled.starts_with(FORWARDED_PREFIX) || FORWARDED.contains(&&*spelled);
-            is_said && (!self.trusts_forwarded || name.as_str().contains('_'))
+    fn set_forwarding_headers(&self, headers: &mut HeaderMap, client: ClientInfo) {
+        // Proxies do not write these names with `_`: even if proxies are trusted, such a spelling comes from a client.
+        remove_matching(headers, |name| {
+            let dashed = with_dashes(name);
+            let is_forwarding = dashed.starts_with(FORWARDED_PREFIX) || FORWARDED.contains(&&*dashed);
+            is_forwarding && (!self.trusts_forwarded || name.as_str().contains('_'))
         });
-        if let Ok(address) = HeaderValue::from_str(&from.address.to_canonical().to_string()) {
-            append(headers, FORWARDED_FOR, &address);
+        if let Ok(address) = HeaderValue::from_str(&client.address.to_canonical().to_string()) {
+            append_to_list(headers, FORWARDED_FOR, &address);
         }
-        let proto = HeaderValue::from_static(if from.is_tls { "https" } else { "http" });
+        let proto = HeaderValue::from_static(if client.is_tls { "https" } else { "http" });
         headers.entry(FORWARDED_PROTO).or_insert(proto);
         if let Some(host) = headers.get(header::HOST).cloned() {
             headers.entry(FORWARDED_HOST).or_insert(host);
@@ -123,36 +124,36 @@ impl Heads {
     }
 }
 
-/// Turns the head of the service's answer into the one for the client.
-pub fn answer(headers: &mut HeaderMap) {
+/// Turns the head of the service's response into the head for the client.
+pub fn rewrite_response(headers: &mut HeaderMap) {
     if headers.contains_key(header::TRANSFER_ENCODING) {
         headers.remove(header::CONTENT_LENGTH);
     }
     remove_hop_by_hop(headers);
 }
 
-/// The protocol that a head asks to upgrade to, if allowed: only web sockets are. Over another version of HTTP,
+/// The protocol that a head asks to upgrade to, if that is a web socket. After an upgrade to another version of HTTP,
 /// requests would bypass every rule.
-pub fn upgrade_of(headers: &HeaderMap) -> Option<HeaderValue> {
-    let asks = headers.get_all(header::CONNECTION).iter().any(|value| has_word(value, "upgrade"));
+pub fn allowed_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    let asks_upgrade = headers.get_all(header::CONNECTION).iter().any(|value| has_word(value, "upgrade"));
     let mut protocols = headers.get_all(header::UPGRADE).iter();
-    let only = protocols.next().filter(|_| asks && protocols.next().is_none())?;
+    let only = protocols.next().filter(|_| asks_upgrade && protocols.next().is_none())?;
     only.as_bytes().eq_ignore_ascii_case(b"websocket").then(|| only.clone())
 }
 
 fn has_word(value: &HeaderValue, word: &str) -> bool {
-    value.to_str().is_ok_and(|text| text.split(',').any(|one| one.trim().eq_ignore_ascii_case(word)))
+    value.to_str().is_ok_and(|text| text.split(',').any(|part| part.trim().eq_ignore_ascii_case(word)))
 }
 
-/// A header's name spelled with `-`: many services do not distinguish `_` from it.
-fn spelled(name: &HeaderName) -> Cow<'_, str> {
+/// A header's name, spelled with `-` instead of `_`: many services do not distinguish the two.
+fn with_dashes(name: &HeaderName) -> Cow<'_, str> {
     let name = name.as_str();
     if name.contains('_') { Cow::Owned(name.replace('_', "-")) } else { Cow::Borrowed(name) }
 }
 
-fn remove_those(headers: &mut HeaderMap, is_one: impl Fn(&HeaderName) -> bool) {
-    let those: Vec<HeaderName> = headers.keys().filter(|name| is_one(name)).cloned().collect();
-    those.iter().for_each(|name| drop(headers.remove(name)));
+fn remove_matching(headers: &mut HeaderMap, is_match: impl Fn(&HeaderName) -> bool) {
+    let names: Vec<HeaderName> = headers.keys().filter(|name| is_match(name)).cloned().collect();
+    names.iter().for_each(|name| drop(headers.remove(name)));
 }
 
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
@@ -163,7 +164,7 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 /// Adds a value to a header that is a list.
-fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
+fn append_to_list(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
     let known: Vec<&[u8]> = headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
     let all = known.into_iter().chain([value.as_bytes()]).collect::<Vec<_>>().join(&b", "[..]);
     if let Ok(all) = HeaderValue::from_bytes(&all) {
@@ -171,23 +172,23 @@ fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
     }
 }
 
-fn via(headers: &mut HeaderMap, version: Version) {
-    let said = match version {
+fn add_via(headers: &mut HeaderMap, version: Version) {
+    let protocol = match version {
         Version::HTTP_10 => "1.0 ratchet",
         Version::HTTP_2 => "2.0 ratchet",
         _ => "1.1 ratchet",
     };
-    append(headers, header::VIA, &HeaderValue::from_static(said));
+    append_to_list(headers, header::VIA, &HeaderValue::from_static(protocol));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const FROM: From = From { address: IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)), is_tls: false };
+    const CLIENT: ClientInfo = ClientInfo { address: IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)), is_tls: false };
 
-    fn heads(trusts_forwarded: bool) -> Heads {
-        Heads { trusts_forwarded, host: None, reserved: vec![HeaderName::from_static("x-reservation")] }
+    fn heads(trusts_forwarded: bool) -> HeadRules {
+        HeadRules { trusts_forwarded, host: None, reserved: vec![HeaderName::from_static("x-reservation")] }
     }
 
     fn request(lines: &[(&str, &str)]) -> Request<()> {
@@ -195,9 +196,9 @@ mod tests {
         request.body(()).unwrap()
     }
 
-    fn after(heads: &Heads, lines: &[(&str, &str)]) -> Vec<(String, String)> {
+    fn after(heads: &HeadRules, lines: &[(&str, &str)]) -> Vec<(String, String)> {
         let mut request = request(lines);
-        heads.request(&mut request, FROM);
+        heads.rewrite_request(&mut request, CLIENT);
         let line = |(name, value): (&HeaderName, &HeaderValue)| (name.to_string(), value.to_str().unwrap().to_owned());
         request.headers().iter().map(line).collect()
     }
@@ -296,7 +297,7 @@ mod tests {
     #[test]
     fn reserved_header_is_removed_however_it_is_spelled() {
         for reserved in ["x_own-reservation", "x-own-reservation"] {
-            let heads = Heads { reserved: vec![HeaderName::from_static(reserved)], ..heads(true) };
+            let heads = HeadRules { reserved: vec![HeaderName::from_static(reserved)], ..heads(true) };
             for sent in ["x-own-reservation", "x_own_reservation", "x_own-reservation"] {
                 let left = after(&heads, &[(sent, "made up"), ("x-own", "kept")]);
                 assert!(left.iter().all(|(name, _)| !name.contains("reservation")), "{reserved}, {sent}: {left:?}");
@@ -307,8 +308,8 @@ mod tests {
     #[test]
     fn client_is_the_one_that_a_trusted_proxy_names() {
         let of = |trusts: bool, lines: &[(&str, &str)]| {
-            let from = From { address: IpAddr::from([192, 0, 2, 7]), is_tls: false };
-            heads(trusts).client(&request(lines), from).to_string()
+            let client = ClientInfo { address: IpAddr::from([192, 0, 2, 7]), is_tls: false };
+            heads(trusts).client_address(&request(lines), client).to_string()
         };
         let said = [("x-forwarded-for", "198.51.100.1"), ("x-forwarded-for", "203.0.113.9, 203.0.113.1")];
         assert_eq!(of(true, &said), "203.0.113.1", "earlier addresses were added by others");
@@ -318,7 +319,7 @@ mod tests {
 
     #[test]
     fn upgrade_needs_two_headers() {
-        let asks = |lines: &[(&str, &str)]| heads(false).request(&mut request(lines), FROM).is_some();
+        let asks = |lines: &[(&str, &str)]| heads(false).rewrite_request(&mut request(lines), CLIENT).is_some();
         assert!(asks(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]));
         assert!(!asks(&[("connection", "keep-alive"), ("upgrade", "websocket")]));
         assert!(!asks(&[("connection", "upgrade")]));
@@ -329,7 +330,7 @@ mod tests {
         let asks = |protocols: &[&str]| {
             let lines = protocols.iter().map(|protocol| ("upgrade", *protocol));
             let lines: Vec<_> = [("connection", "Upgrade, HTTP2-Settings")].into_iter().chain(lines).collect();
-            heads(false).request(&mut request(&lines), FROM).is_some()
+            heads(false).rewrite_request(&mut request(&lines), CLIENT).is_some()
         };
         assert!(asks(&["websocket"]) && asks(&["WebSocket"]));
         for other in ["h2c", "HTTP/2.0", "TLS/1.0", "websocket, h2c", "h2c, websocket", "websocket/13", ""] {
@@ -340,7 +341,7 @@ mod tests {
 
     #[test]
     fn configured_host_replaces_the_clients_host() {
-        let set = Heads { host: Some(HeaderValue::from_static("service:3000")), ..heads(false) };
+        let set = HeadRules { host: Some(HeaderValue::from_static("service:3000")), ..heads(false) };
         let after = after(&set, &[("host", "shop.example")]);
         assert_eq!(value(&after, "host"), Some("service:3000"));
         assert_eq!(value(&after, "x-forwarded-host"), Some("shop.example"));

@@ -8,16 +8,16 @@
 //!
 //! - `settings`: a proxy's file, with its schema
 //! - `store`: opens the store of requests, of any kind
-//! - `by_hand`: serves `ratchet requests` while this process has the store's folder open
+//! - `operator_socket`: serves `ratchet requests` while this process has the store's folder open
 //! - `connections`, `activity`, `app`, `head`, `body`, `responses`: the clients' side
 //! - `places`, `descriptors`, `usage`: the bounds on clients
 //! - `forward`, `upstream`, `connect`, `problem`: the service's side
 //!
-//! **Invariant.** Requests without a key, and those that need none, are passed on as they come: bodies are not
+//! **Invariant.** Requests without a key, and requests that need no key, are passed on as they arrive: bodies are not
 //! buffered, and streams, trailers and web sockets work. A request is sent once: it moves to another connection only if
-//! the first one has not begun to write it.
+//! the first connection has not begun to write it.
 //!
-//! **Stop.** The proxy accepts no more connections, waits for requests at work for [`Config::stop_wait`] at most, then
+//! **Stop.** The proxy accepts no more connections, waits at most [`Config::stop_wait`] for requests at work, then
 //! closes the store. Requests under a key that were cut off are in doubt.
 
 use std::future::Future;
@@ -38,12 +38,12 @@ use crate::words::{agreeing, counted};
 mod activity;
 mod app;
 mod body;
-mod by_hand;
 mod connect;
 mod connections;
 mod descriptors;
 mod forward;
 mod head;
+mod operator_socket;
 mod places;
 mod problem;
 mod responses;
@@ -53,12 +53,14 @@ pub mod store;
 mod upstream;
 mod usage;
 
-pub use settings::{Bounds, COMMAND_LINE, Config, Given, KINDS, KeyUse, Route, Rule, load, load_text, schema, written};
+pub use settings::{
+    Bounds, COMMAND_LINE, CommandLineSettings, Config, KINDS, KeyUse, Route, Rule, load, load_text, schema, to_yaml,
+};
 
 use app::App;
-use connections::Listening;
+use connections::ClientListener;
 use places::Places;
-use store::Opened;
+use store::OpenedStore;
 use usage::Bound;
 
 /// How often the store is checked.
@@ -109,10 +111,10 @@ where
     C: Future<Output = ()>,
 {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Start)?;
-    let ended = runtime.block_on(async { serve(config, stop().map_err(Error::Start)?).await });
-    // The store is closed when its last holder is dropped.
+    let result = runtime.block_on(async { serve(config, stop().map_err(Error::Start)?).await });
+    // The store is closed when the last reference to it is dropped.
     runtime.shutdown_timeout(CUT_OFF_WAIT);
-    ended
+    result
 }
 
 async fn serve<S, C>(config: Config, stop: S) -> Result<(), Error>
@@ -123,12 +125,12 @@ where
     let config = Config { bounds: descriptors::fitted(config.bounds), ..config };
     let (metrics, health) = (Metrics::new(), Health::new());
     health.condition("listening", false, "does not listen yet");
-    health.condition("store", false, "was not asked yet");
-    let Opened { store, folder } = store::open(&config.store).map_err(Error::Store)?;
-    let store: Arc<dyn Store> = Arc::new(store::Counted::new(store, metrics.store()));
-    let of_folder = folder.map(|folder| {
+    health.condition("store", false, "was not checked yet");
+    let OpenedStore { store, folder } = store::open(&config.store).map_err(Error::Store)?;
+    let store: Arc<dyn Store> = Arc::new(store::CountedStore::new(store, metrics.store()));
+    let folder_tasks = folder.map(|folder| {
         let measuring = tokio::spawn(folder.clone().measure(metrics.store()));
-        [measuring, tokio::spawn(by_hand::serve(folder.dir, folder.by_hand))]
+        [measuring, tokio::spawn(operator_socket::serve(folder.dir, folder.operator_store))]
     });
     let app = Arc::new(App::new(&config, &store, &metrics));
     let address = config.listen;
@@ -136,34 +138,34 @@ where
     let server = observe(&config, &metrics, &health)?;
     let address = listener.local_addr().map_err(Error::Start)?;
     tracing::info!(%address, store = config.store.kind(), "serving");
-    health.condition("listening", true, "takes connections");
-    let checking = tokio::spawn(check(store, config.store.describe(), health.clone(), config.store_wait));
-    let (stopping, stopped) = watch::channel(false);
+    health.condition("listening", true, "accepts connections");
+    let check_task = tokio::spawn(check(store, config.store.describe(), health.clone(), config.store_wait));
+    let (stop_sender, stop_receiver) = watch::channel(false);
     let tls = config.tls.map(Arc::new);
-    let (places, watching) = places(&config.bounds, config.trusts_forwarded, &app, &metrics);
-    let listening = Listening { listener, app: Arc::clone(&app), tls, bounds: config.bounds, places };
-    let mut serving = tokio::spawn(listening.serve(stopped));
+    let (places, usage_task) = open_places(&config.bounds, config.trusts_forwarded, &app, &metrics);
+    let listener = ClientListener { listener, app: Arc::clone(&app), tls, bounds: config.bounds, places };
+    let mut accept_task = tokio::spawn(listener.serve(stop_receiver));
     let cut_off = tokio::select! {
         cut_off = stop => cut_off,
         // Nothing has stopped it yet, so this is a bug.
-        ended = &mut serving => {
-            tracing::error!(?ended, "connections are no longer accepted");
+        result = &mut accept_task => {
+            tracing::error!(?result, "connections are no longer accepted");
             return Err(Error::Start(io::Error::other("connections are no longer accepted")));
         }
     };
     health.condition("listening", false, "is stopping");
     // Fails only if every receiver is gone.
-    let _ = stopping.send(true);
-    let all = async {
-        drop(serving.await);
+    let _ = stop_sender.send(true);
+    let drained = async {
+        drop(accept_task.await);
         app.idle().await;
     };
     let is_cut_off = tokio::select! {
-        () = all => false,
+        () = drained => false,
         () = cut_off => true,
         () = tokio::time::sleep(config.stop_wait) => true,
     };
-    let ended = match app.at_work() {
+    let result = match app.at_work() {
         _ if !is_cut_off => Ok(()),
         0 => {
             tracing::info!("what was still under way was cut off; no request with a key is in doubt because of that");
@@ -171,20 +173,25 @@ where
         }
         count => Err(Error::CutOff(count)),
     };
-    checking.abort();
-    watching.abort();
-    of_folder.iter().flatten().for_each(JoinHandle::abort);
+    check_task.abort();
+    usage_task.abort();
+    folder_tasks.iter().flatten().for_each(JoinHandle::abort);
     server.into_iter().for_each(Server::stop);
-    ended
+    result
 }
 
 /// The places for connections, and the task that reports the use of all bounds.
-fn places(bounds: &Bounds, is_behind_others: bool, app: &App, metrics: &Metrics) -> (Arc<Places>, JoinHandle<()>) {
+fn open_places(
+    bounds: &Bounds,
+    is_behind_proxies: bool,
+    app: &App,
+    metrics: &Metrics,
+) -> (Arc<Places>, JoinHandle<()>) {
     // Behind the operator's own proxies, all connections come from a few addresses.
-    let places = Places::new(bounds.connections_max, bounds.has_shares && !is_behind_others);
+    let places = Places::new(bounds.connections_max, bounds.has_shares && !is_behind_proxies);
     let connections = Bound::new("connections_max", bounds.connections_max, places.shares(), metrics);
-    let all = std::iter::once(connections).chain(app.bounds()).collect();
-    (places, tokio::spawn(usage::watch(all)))
+    let all_bounds = std::iter::once(connections).chain(app.bounds()).collect();
+    (places, tokio::spawn(usage::watch(all_bounds)))
 }
 
 fn observe(config: &Config, metrics: &Metrics, health: &Health) -> Result<Option<Server>, Error> {
@@ -195,12 +202,12 @@ fn observe(config: &Config, metrics: &Metrics, health: &Health) -> Result<Option
 }
 
 /// Checks the store at intervals. Logs the first outcome and every change of it, including a new reason for failing.
-async fn check(store: Arc<dyn Store>, called: String, health: Health, wait: Duration) {
-    let mut known = None;
+async fn check(store: Arc<dyn Store>, store_name: String, health: Health, wait: Duration) {
+    let mut last_problem = None;
     let mut is_first = true;
     loop {
         let problem = match tokio::time::timeout(wait, store.check()).await {
-            Ok(checked) => checked.err().map(|error| error.to_string()),
+            Ok(check_result) => check_result.err().map(|error| error.to_string()),
             Err(_) => Some(format!("no answer within {} ms", wait.as_millis())),
         };
         match &problem {
@@ -208,13 +215,13 @@ async fn check(store: Arc<dyn Store>, called: String, health: Health, wait: Dura
             Some(_) => health.condition("store", false, "does not answer; the log says why"),
             None => health.condition("store", true, "answers"),
         }
-        if is_first || problem != known {
+        if is_first || problem != last_problem {
             match &problem {
-                Some(problem) => tracing::warn!(store = called, %problem, "the store does not answer"),
-                None if is_first => tracing::info!(store = called, "the store answers"),
-                None => tracing::info!(store = called, "the store answers again"),
+                Some(problem) => tracing::warn!(store = store_name, %problem, "the store does not answer"),
+                None if is_first => tracing::info!(store = store_name, "the store answers"),
+                None => tracing::info!(store = store_name, "the store answers again"),
             }
-            known = problem;
+            last_problem = problem;
         }
         is_first = false;
         tokio::time::sleep(CHECK_INTERVAL).await;

@@ -1,9 +1,10 @@
-//! Places for clients' connections: a bounded number, of which a client gets at most as many as are left for all
+//! Places for clients' connections: their number is bounded, and a client gets at most as many as are left for all
 //! others.
 //!
-//! If there is no place for a new connection, the connection that has been idle longest is closed: one of the client's
-//! own if the client already has its share. A client whose whole share is at work gets no more; if all places are taken
-//! by connections at work, a new one waits until one of them becomes idle or ends.
+//! If all places are taken when a new connection arrives, the connection that has been idle longest is closed; if the
+//! client already has its share, the longest idle one of its own connections. If a client's whole share is at work, its
+//! new connection is refused. If connections at work take all places, a new connection waits until one of them becomes
+//! idle or ends.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -24,7 +25,7 @@ const SEARCH_INTERVAL: Duration = Duration::from_millis(50);
 /// All places.
 pub struct Places {
     max: usize,
-    /// Whether each address has a share of the places.
+    /// Whether each client's address has its own share of the places.
     has_shares: bool,
     shares: Arc<Shares>,
     open: Mutex<Open>,
@@ -75,7 +76,7 @@ impl Places {
     /// work.
     pub async fn take(self: &Arc<Self>, address: IpAddr, counted: OneConnection) -> Option<Place> {
         let peer = self.has_shares.then(|| Peer::new(address));
-        let limit = Limit { all: self.max, least: 1 };
+        let limit = Limit { total: self.max, guaranteed: 1 };
         let mut was_refused = false;
         loop {
             // Enabled before the places are looked at, so that a place freed in between is not missed.
@@ -120,7 +121,7 @@ impl Places {
         let longest =
             selected.filter_map(|taken| Some((taken.activity.idle_since()?, taken))).min_by_key(|(since, _)| *since);
         let Some((_, taken)) = longest else { return false };
-        // If a request has come in the meantime, the caller searches again.
+        // If a request has arrived in the meantime, the caller searches again.
         if taken.activity.close_if_idle() {
             taken.share = None;
         }
@@ -192,6 +193,6 @@ mod tests {
         assert!(all[0].activity.is_closing() && !other.activity.is_closing(), "its own longest idle connection closes");
         busy.extend(all[1..].iter().map(|place| place.activity.begin(false)));
         assert!(room.place(1).await.is_none(), "all of its share is at work");
-        assert!(room.place(3).await.is_some(), "and there is room for others");
+        assert!(room.place(3).await.is_some(), "there is room for other clients");
     }
 }

@@ -1,4 +1,4 @@
-//! The proxy's own answers: problems, as `application/problem+json` (RFC 9457).
+//! The proxy's own responses: problems, as `application/problem+json` (RFC 9457).
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_TYPE, HOST,
@@ -11,15 +11,15 @@ use super::upstream::Failure;
 use crate::http::{Body, GivenUp, MayHaveRun, NotRun, Outcome, Own};
 
 #[derive(Serialize)]
-struct Text<'a> {
+struct ProblemFields<'a> {
     r#type: &'a str,
     title: &'a str,
     status: u16,
     detail: &'a str,
 }
 
-/// The answer to a request that the service has not answered.
-pub fn of_failure(failure: &Failure) -> Response<Body> {
+/// The response to a request that the service has not answered.
+pub fn from_failure(failure: &Failure) -> Response<Body> {
     match failure {
         Failure::NotSent(_) => {
             let mut answer = problem(
@@ -29,9 +29,9 @@ pub fn of_failure(failure: &Failure) -> Response<Body> {
                 "nothing was done; send it again later",
             );
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            saying(NotRun, answer)
+            with_marker(NotRun, answer)
         }
-        Failure::Lost(_) => saying(
+        Failure::Lost(_) => with_marker(
             MayHaveRun,
             problem(
                 StatusCode::BAD_GATEWAY,
@@ -40,7 +40,7 @@ pub fn of_failure(failure: &Failure) -> Response<Body> {
                 "the request may have been carried out; if it has a key, repeat it with the same key",
             ),
         ),
-        Failure::Late => saying(
+        Failure::Late => with_marker(
             GivenUp,
             problem(
                 StatusCode::GATEWAY_TIMEOUT,
@@ -52,7 +52,7 @@ pub fn of_failure(failure: &Failure) -> Response<Body> {
     }
 }
 
-/// The answer to a request beyond `requests_max`, or beyond its client's share of it.
+/// The response to a request beyond `requests_max`, or beyond its client's share of it.
 pub fn too_many() -> Response<Body> {
     let mut answer = problem(
         StatusCode::SERVICE_UNAVAILABLE,
@@ -61,10 +61,10 @@ pub fn too_many() -> Response<Body> {
         "nothing was done; send it again later",
     );
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    saying(Outcome::TooMany, answer)
+    with_marker(Outcome::TooMany, answer)
 }
 
-/// The answer to a request whose client has failed to send the whole body.
+/// The response to a request whose client has failed to send the whole body.
 pub fn body_unread() -> Response<Body> {
     let answer = problem(
         StatusCode::BAD_REQUEST,
@@ -72,11 +72,11 @@ pub fn body_unread() -> Response<Body> {
         "The request's body could not be read",
         "the service may have received part of it; send the whole body, in time",
     );
-    saying(Outcome::BodyRefused, answer)
+    with_marker(Outcome::BodyRefused, answer)
 }
 
-/// The answer to a request that is not passed on because of its head; `None` if it is passed on.
-pub fn of_head<B>(request: &Request<B>) -> Option<Response<Body>> {
+/// Checks a request's head. Returns the response if the request must not be passed on.
+pub fn check_head<B>(request: &Request<B>) -> Option<Response<Body>> {
     let headers = request.headers();
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let (first, is_one) = (codings.next(), codings.next().is_none());
@@ -108,22 +108,22 @@ pub fn of_head<B>(request: &Request<B>) -> Option<Response<Body>> {
     None
 }
 
-/// Lets the page at this origin read an answer: the service has allowed that page to send the request.
-pub fn allow(headers: &mut HeaderMap, origin: HeaderValue) {
+/// Lets the page at this origin read a response: the service has allowed that page to send the request.
+pub fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Retry-After"));
     headers.insert(VARY, HeaderValue::from_static("Origin"));
 }
 
-/// This answer, with a marker for the layer.
-fn saying<T: Clone + Send + Sync + 'static>(what: T, mut answer: Response<Body>) -> Response<Body> {
-    answer.extensions_mut().insert(what);
+/// This response, with a marker for the layer.
+fn with_marker<T: Clone + Send + Sync + 'static>(marker: T, mut answer: Response<Body>) -> Response<Body> {
+    answer.extensions_mut().insert(marker);
     answer
 }
 
 fn problem(status: StatusCode, kind: &str, title: &str, detail: &str) -> Response<Body> {
-    let text = Text { r#type: kind, title, status: status.as_u16(), detail };
+    let text = ProblemFields { r#type: kind, title, status: status.as_u16(), detail };
     let mut answer = Response::new(Body::whole(serde_json::to_vec(&text).unwrap_or_default()));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

@@ -1,10 +1,10 @@
-//! Answers on their way to clients: in small pieces, and cut off if a client does not read them.
+//! Sends responses to clients: in small pieces, and cut off if a client does not read them.
 //!
-//! With HTTP/2 a client opens a window for each answer. A client that keeps the window shut, or reads a byte now and
-//! then, could hold the answer, and a connection to the service, indefinitely on a connection that is not silent. Only
-//! that stream is reset: other streams of the connection may belong to other clients behind a gateway.
+//! With HTTP/2 a client opens a window for each response. A client that keeps the window shut, or reads a byte now and
+//! then, could hold the response, and a connection to the service, indefinitely on a connection that is not silent.
+//! Only that stream is reset: other streams of the connection may belong to other clients behind a gateway.
 //!
-//! HTTP/2 keeps a piece until it is sent, even after the answer has ended. So it gets copies of small pieces
+//! HTTP/2 keeps a piece until it is sent, even after the response has ended. So it gets copies of small pieces
 //! ([`PIECE_BYTES`]), and each copy keeps its request counted as in progress: no large buffer stays behind uncounted.
 
 use std::future::Future;
@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::body::{Holding, per_rate};
+use super::body::{HoldingBody, time_at_rate};
 use crate::http::proxying::Share;
 use crate::http::{Body, BodyError};
 
@@ -25,11 +25,11 @@ use crate::http::{Body, BodyError};
 pub const PIECE_BYTES: usize = 16 << 10;
 
 tokio::task_local! {
-    /// How fast the client of this task's stream reads its answer.
+    /// How fast the client of this task's stream reads its response.
     static PACE: Arc<Pace>;
 }
 
-/// How fast a client reads an answer, and how fast it must.
+/// How fast a client reads a response, and how fast it must read.
 pub struct Pace {
     wait: Duration,
     /// In bytes a second.
@@ -40,9 +40,9 @@ pub struct Pace {
 #[derive(Default)]
 struct State {
     /// Since when a piece has been waiting for the client.
-    since: Option<Instant>,
+    waiting_since: Option<Instant>,
     /// How long the client took for the pieces that it has read.
-    took: Duration,
+    read_time: Duration,
     bytes: u64,
 }
 
@@ -61,43 +61,43 @@ impl Pace {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An answer begins: its head waits for the client.
+    /// Notes that a response begins: its head waits for the client.
     fn begin(&self) {
-        *self.state() = State { since: Some(Instant::now()), ..State::default() };
+        *self.state() = State { waiting_since: Some(Instant::now()), ..State::default() };
     }
 
-    /// The client has read everything so far, and asks for more.
+    /// Notes that the client has read everything so far, and asks for more.
     fn on_read(&self) {
         let mut state = self.state();
-        if let Some(since) = state.since.take() {
-            state.took += since.elapsed();
+        if let Some(waiting_since) = state.waiting_since.take() {
+            state.read_time += waiting_since.elapsed();
         }
     }
 
-    /// A piece of this size waits for the client.
+    /// Notes that a piece of this size waits for the client.
     fn on_piece(&self, bytes: usize) {
         let mut state = self.state();
         state.bytes += bytes as u64;
-        state.since = Some(Instant::now());
+        state.waiting_since = Some(Instant::now());
     }
 
     /// The client's deadline for asking for more; `None` while nothing waits for the client.
     fn deadline(&self) -> Option<Instant> {
         let state = self.state();
-        let since = state.since?;
-        let allowed = self.wait + per_rate(state.bytes, self.rate_min);
-        Some(since + allowed.saturating_sub(state.took).min(self.wait))
+        let waiting_since = state.waiting_since?;
+        let allowed = self.wait + time_at_rate(state.bytes, self.rate_min);
+        Some(waiting_since + allowed.saturating_sub(state.read_time).min(self.wait))
     }
 }
 
-/// An answer's body in pieces, which records when the client reads them. It holds a `T` until it has ended.
+/// A response's body in pieces, which records when the client reads them. It holds a `T` until it has ended.
 pub struct PacedBody<T> {
-    body: Holding<Body, T>,
-    /// What is left of the data that the service has sent.
+    body: HoldingBody<Body, T>,
+    /// The data that the service has sent and the client has not read.
     rest: Bytes,
     pace: Arc<Pace>,
-    /// Held by the copies of pieces with HTTP/2; `None` with HTTP/1.1, which has one answer at a time.
-    copied: Option<Arc<Share>>,
+    /// Held by the copies of pieces with HTTP/2; `None` with HTTP/1.1, which has one response at a time.
+    copy_share: Option<Arc<Share>>,
 }
 
 /// A copied piece, and the share that it holds.
@@ -113,10 +113,10 @@ impl AsRef<[u8]> for Piece {
 }
 
 impl<T> PacedBody<T> {
-    /// This body, whose head is sent now. With HTTP/2 its pieces are copied, and each copy holds `copied`.
-    pub fn new(body: Holding<Body, T>, pace: Arc<Pace>, copied: Option<Arc<Share>>) -> Self {
+    /// This body, whose head is sent now. With HTTP/2 its pieces are copied, and each copy holds `copy_share`.
+    pub fn new(body: HoldingBody<Body, T>, pace: Arc<Pace>, copy_share: Option<Arc<Share>>) -> Self {
         pace.begin();
-        Self { body, rest: Bytes::new(), pace, copied }
+        Self { body, rest: Bytes::new(), pace, copy_share }
     }
 }
 
@@ -141,7 +141,7 @@ impl<T: Unpin> http_body::Body for PacedBody<T> {
         }
         let piece = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
         this.pace.on_piece(piece.len());
-        Poll::Ready(Some(Ok(Frame::data(match &this.copied {
+        Poll::Ready(Some(Ok(Frame::data(match &this.copy_share {
             Some(share) if !piece.is_empty() => {
                 Bytes::from_owner(Piece { bytes: piece.as_ref().into(), _share: Arc::clone(share) })
             }
@@ -154,10 +154,10 @@ impl<T: Unpin> http_body::Body for PacedBody<T> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (left, rest) = (self.rest.len() as u64, self.body.size_hint());
+        let (rest_bytes, body_hint) = (self.rest.len() as u64, self.body.size_hint());
         let mut hint = SizeHint::new();
-        hint.set_lower(rest.lower().saturating_add(left));
-        if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(left)) {
+        hint.set_lower(body_hint.lower().saturating_add(rest_bytes));
+        if let Some(upper) = body_hint.upper().and_then(|upper| upper.checked_add(rest_bytes)) {
             hint.set_upper(upper);
         }
         hint
@@ -170,8 +170,8 @@ impl<T> Drop for PacedBody<T> {
     }
 }
 
-/// Whether a client has not read an answer in time. To be polled after the answer itself, since only the timer wakes
-/// it.
+/// A timer for a client that must read a response in time. It has to be polled after the response, because only its own
+/// deadline wakes it.
 #[derive(Default)]
 pub struct LateTimer(Option<Pin<Box<Sleep>>>);
 
@@ -190,8 +190,8 @@ impl LateTimer {
     }
 }
 
-/// Runs the streams of HTTP/2 connections, each until its answer has ended or was not read in time: a dropped stream is
-/// reset, and its buffers are freed.
+/// Runs the streams of HTTP/2 connections, each until its response has ended or was not read in time: then the stream
+/// is dropped, which resets it and frees its buffers.
 #[derive(Clone)]
 pub struct Streams {
     /// How long a client may read nothing.
@@ -209,12 +209,12 @@ where
         let pace = Pace::new(self.wait, self.rate_min);
         let pace_of_stream = Arc::clone(&pace);
         tokio::spawn(PACE.scope(pace, async move {
-            let (mut stream, mut late) = (Box::pin(stream), LateTimer::default());
+            let (mut stream, mut late_timer) = (Box::pin(stream), LateTimer::default());
             std::future::poll_fn(|context| {
                 if stream.as_mut().poll(context).is_ready() {
                     return Poll::Ready(());
                 }
-                std::task::ready!(late.poll(&pace_of_stream, context));
+                std::task::ready!(late_timer.poll(&pace_of_stream, context));
                 tracing::debug!("an answer is cut off: its client does not read it");
                 Poll::Ready(())
             })
@@ -234,11 +234,11 @@ mod tests {
 
     /// Whether a client that reads this many bytes after each pause is late.
     async fn is_late(bytes: usize, pause: Duration) -> bool {
-        let (pace, mut late) = (Pace::new(WAIT, 1_024), LateTimer::default());
+        let (pace, mut late_timer) = (Pace::new(WAIT, 1_024), LateTimer::default());
         let began = Instant::now();
         pace.begin();
         while began.elapsed() < 3 * WAIT {
-            let is_late = std::future::poll_fn(|context| late.poll(&pace, context));
+            let is_late = std::future::poll_fn(|context| late_timer.poll(&pace, context));
             if tokio::time::timeout(pause, is_late).await.is_ok() {
                 return true;
             }
@@ -252,25 +252,25 @@ mod tests {
     async fn client_that_reads_nothing_or_hardly_anything_is_late() {
         assert!(is_late(0, 2 * WAIT).await);
         assert!(is_late(1, WAIT / 8).await, "a byte now and then is not enough");
-        assert!(!is_late(1_024, WAIT / 8).await, "a slow client gets everything");
+        assert!(!is_late(1_024, WAIT / 8).await, "a slow client gets the whole response");
     }
 
     #[tokio::test]
     async fn client_is_not_late_while_the_service_is_slow() {
-        let (pace, mut late) = (Pace::new(WAIT, 1_024), LateTimer::default());
+        let (pace, mut late_timer) = (Pace::new(WAIT, 1_024), LateTimer::default());
         pace.begin();
         pace.on_read();
-        let is_late = std::future::poll_fn(|context| late.poll(&pace, context));
+        let is_late = std::future::poll_fn(|context| late_timer.poll(&pace, context));
         assert!(tokio::time::timeout(2 * WAIT, is_late).await.is_err());
     }
 
     #[tokio::test]
-    async fn body_comes_in_pieces_and_is_whole() {
+    async fn paced_body_is_whole_and_arrives_in_pieces() {
         let text = Bytes::from(vec![b'x'; 3 * PIECE_BYTES + 1]);
         let shares: Arc<Shares> = Arc::default();
         for is_http2 in [false, true] {
-            let share = Arc::new(shares.take(None, Limit { all: 1, least: 1 }).unwrap());
-            let body = Holding::new(Body::whole(text.clone()), Arc::clone(&share));
+            let share = Arc::new(shares.take(None, Limit { total: 1, guaranteed: 1 }).unwrap());
+            let body = HoldingBody::new(Body::whole(text.clone()), Arc::clone(&share));
             let mut paced = PacedBody::new(body, Pace::new(WAIT, 1), is_http2.then_some(share));
             assert_eq!(http_body::Body::size_hint(&paced).exact(), Some(text.len() as u64));
             let first = paced.frame().await.unwrap().unwrap().into_data().unwrap();

@@ -6,7 +6,7 @@ pub struct Pattern {
     text: String,
     segments: Vec<Segment>,
     /// If the pattern ends in `*`: what precedes the `*` in the last segment.
-    last_start: Option<String>,
+    last_prefix: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,25 +18,25 @@ enum Segment {
 }
 
 impl Pattern {
-    /// Reads a path that begins with `/`. `*` in place of a segment matches any segment that is not empty; at the
+    /// Parses a pattern that begins with `/`. `*` in place of a segment matches any segment that is not empty; at the
     /// end it matches everything that follows.
     pub fn parse(text: &str) -> Option<Self> {
-        let below = text.strip_prefix('/')?;
+        let relative = text.strip_prefix('/')?;
         let is_allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
         if !text.bytes().all(is_allowed) {
             return None;
         }
-        let mut segments: Vec<&str> = below.split('/').collect();
+        let mut segments: Vec<&str> = relative.split('/').collect();
         let last = segments.pop_if(|last| last.ends_with('*'));
-        let last_start = last.and_then(|last| last.strip_suffix('*'));
+        let last_prefix = last.and_then(|last| last.strip_suffix('*'));
         if segments.iter().any(|segment| *segment != "*" && segment.contains('*'))
-            || last_start.is_some_and(|start| start.contains('*'))
+            || last_prefix.is_some_and(|start| start.contains('*'))
         {
             return None;
         }
         let segment = |segment: &str| if segment == "*" { Segment::Any } else { Segment::Literal(segment.to_owned()) };
         let segments = segments.into_iter().map(segment).collect();
-        Some(Self { text: text.to_owned(), segments, last_start: last_start.map(str::to_owned) })
+        Some(Self { text: text.to_owned(), segments, last_prefix: last_prefix.map(str::to_owned) })
     }
 
     /// The pattern as written.
@@ -45,33 +45,33 @@ impl Pattern {
     }
 
     /// Whether the pattern matches this path.
-    pub fn fits(&self, path: &str) -> bool {
-        let Some(mut left) = path.strip_prefix('/').map(Some) else { return false };
+    pub fn matches(&self, path: &str) -> bool {
+        let Some(mut remaining) = path.strip_prefix('/').map(Some) else { return false };
         for segment in &self.segments {
-            let Some(path) = left else { return false };
+            let Some(path) = remaining else { return false };
             let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
-            let fits = match segment {
+            let matches = match segment {
                 Segment::Literal(text) => text == first,
                 Segment::Any => !first.is_empty(),
             };
-            if !fits {
+            if !matches {
                 return false;
             }
-            left = rest;
+            remaining = rest;
         }
-        match &self.last_start {
-            None => left.is_none(),
-            Some(start) => left.is_some_and(|left| left.starts_with(start.as_str())),
+        match &self.last_prefix {
+            None => remaining.is_none(),
+            Some(start) => remaining.is_some_and(|remaining| remaining.starts_with(start.as_str())),
         }
     }
 
-    /// Whether the pattern matches every path that `other` matches. For two different patterns it is `false`, even if
-    /// every path does match, if this one does not end in `*`, or `other` has a `*` before its last segment.
+    /// Whether the pattern matches every path that `other` matches. For two different patterns this is also `false` if
+    /// the pattern does not end in `*`, or `other` has a `*` before its last segment.
     pub fn covers(&self, other: &Self) -> bool {
         self == other
-            || self.last_start.is_some() && !other.text.contains("*/") && {
+            || self.last_prefix.is_some() && !other.text.contains("*/") && {
                 let shortest = other.text.strip_suffix('*').unwrap_or(&other.text);
-                self.fits(shortest)
+                self.matches(shortest)
             }
     }
 }
@@ -80,27 +80,27 @@ impl Pattern {
 mod tests {
     use super::*;
 
-    fn fits(pattern: &str, path: &str) -> bool {
-        Pattern::parse(pattern).unwrap().fits(path)
+    fn matches(pattern: &str, path: &str) -> bool {
+        Pattern::parse(pattern).unwrap().matches(path)
     }
 
     #[test]
     fn star_matches_a_segment_or_everything_that_follows() {
-        assert!(fits("/", "/"));
-        assert!(fits("/charges", "/charges"));
-        assert!(!fits("/charges", "/charges/"), "a trailing slash counts");
-        assert!(!fits("/charges", "/charges/1"));
-        assert!(fits("/accounts/*/charges", "/accounts/7/charges"));
-        assert!(!fits("/accounts/*/charges", "/accounts//charges"), "a segment is not empty");
-        assert!(!fits("/accounts/*/charges", "/accounts/7/8/charges"));
+        assert!(matches("/", "/"));
+        assert!(matches("/charges", "/charges"));
+        assert!(!matches("/charges", "/charges/"), "a trailing slash counts");
+        assert!(!matches("/charges", "/charges/1"));
+        assert!(matches("/accounts/*/charges", "/accounts/7/charges"));
+        assert!(!matches("/accounts/*/charges", "/accounts//charges"), "a segment is not empty");
+        assert!(!matches("/accounts/*/charges", "/accounts/7/8/charges"));
         for path in ["/charges/", "/charges/1", "/charges/1/refunds"] {
-            assert!(fits("/charges/*", path), "{path}");
+            assert!(matches("/charges/*", path), "{path}");
         }
-        assert!(!fits("/charges/*", "/charges"));
-        assert!(fits("/charges*", "/charges") && fits("/charges*", "/charges-old/1"));
-        assert!(fits("/*", "/") && fits("/*", "/a/b"));
-        assert!(fits("/a/*/b/*", "/a/1/b/2/3") && !fits("/a/*/b/*", "/a/1/c/2"));
-        assert!(!fits("/*", "*"), "a request for the whole server has no path");
+        assert!(!matches("/charges/*", "/charges"));
+        assert!(matches("/charges*", "/charges") && matches("/charges*", "/charges-old/1"));
+        assert!(matches("/*", "/") && matches("/*", "/a/b"));
+        assert!(matches("/a/*/b/*", "/a/1/b/2/3") && !matches("/a/*/b/*", "/a/1/c/2"));
+        assert!(!matches("/*", "*"), "a request for the whole server has no path");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::by_hand;
+use super::operator_socket;
 use super::settings::StoreConfig;
 use crate::effect::postgres;
 use crate::http::request::by_hand::Settle;
@@ -18,13 +18,13 @@ use crate::tls::Renewed;
 use crate::yaml::{Process, Text};
 
 /// How often the size of the embedded store is measured.
-const MEASURE: Duration = Duration::from_secs(1);
+const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An open store.
-pub struct Opened {
+pub struct OpenedStore {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Its folder, if it is embedded; other stores are servers.
+    /// The folder of an embedded store; `None` for other stores, which are servers.
     pub folder: Option<Folder>,
 }
 
@@ -34,7 +34,7 @@ pub struct Folder {
     /// Its path.
     pub dir: PathBuf,
     /// Lists and settles requests for operators, through that process.
-    pub by_hand: Arc<dyn Settle>,
+    pub operator_store: Arc<dyn Settle>,
     requests: Arc<Requests>,
     bytes_max: Option<usize>,
 }
@@ -51,7 +51,7 @@ impl Folder {
             if let Ok(bytes) = tokio::task::spawn_blocking(move || requests.bytes()).await {
                 metrics.bytes(bytes);
             }
-            tokio::time::sleep(MEASURE).await;
+            tokio::time::sleep(MEASURE_INTERVAL).await;
         }
     }
 }
@@ -60,7 +60,7 @@ impl Folder {
 ///
 /// # Errors
 /// Why it cannot be opened.
-pub fn open(config: &StoreConfig) -> Result<Opened, Error> {
+pub fn open(config: &StoreConfig) -> Result<OpenedStore, Error> {
     Ok(match config {
         StoreConfig::Embedded { dir, bytes_max } => {
             let requests = Requests::open(dir)?;
@@ -68,15 +68,18 @@ pub fn open(config: &StoreConfig) -> Result<Opened, Error> {
                 Some(bytes_max) => requests.bytes_max(*bytes_max as u64),
                 None => requests,
             });
-            let (store, by_hand) = (Arc::clone(&requests) as Arc<dyn Store>, Arc::clone(&requests) as Arc<dyn Settle>);
-            let folder = Folder { dir: dir.clone(), by_hand, requests, bytes_max: *bytes_max };
-            Opened { store, folder: Some(folder) }
+            let (store, operator_store) =
+                (Arc::clone(&requests) as Arc<dyn Store>, Arc::clone(&requests) as Arc<dyn Settle>);
+            let folder = Folder { dir: dir.clone(), operator_store, requests, bytes_max: *bytes_max };
+            OpenedStore { store, folder: Some(folder) }
         }
         StoreConfig::Postgres { url, schema } => {
             let schema = schema.clone();
-            Opened { store: server(url, move |url| Ok(Arc::new(of_postgres(url, &schema)?)))?, folder: None }
+            OpenedStore { store: server(url, move |url| Ok(Arc::new(open_postgres(url, &schema)?)))?, folder: None }
         }
-        StoreConfig::Redis { url } => Opened { store: server(url, |url| Ok(Arc::new(of_redis(url)?)))?, folder: None },
+        StoreConfig::Redis { url } => {
+            OpenedStore { store: server(url, |url| Ok(Arc::new(open_redis(url)?)))?, folder: None }
+        }
     })
 }
 
@@ -101,26 +104,26 @@ fn server(
 }
 
 /// Opens the store for an operator who lists and settles requests while proxies use it. Only one process can open a
-/// folder: if that is a running proxy, the proxy is asked.
+/// folder: if a running proxy has it open, the queries are sent to that proxy.
 ///
 /// # Errors
 /// Why it cannot be opened.
-pub async fn open_by_hand(config: &StoreConfig) -> Result<Box<dyn Settle>, Error> {
+pub async fn open_for_operator(config: &StoreConfig) -> Result<Box<dyn Settle>, Error> {
     Ok(match config {
-        StoreConfig::Embedded { dir, .. } => match by_hand::Remote::connect(dir).await {
+        StoreConfig::Embedded { dir, .. } => match operator_socket::Remote::connect(dir).await {
             Some(remote) => Box::new(remote),
             None => Box::new(Requests::open_existing(dir)?),
         },
-        StoreConfig::Postgres { url, schema } => Box::new(of_postgres(url, schema)?),
-        StoreConfig::Redis { url } => Box::new(of_redis(url)?),
+        StoreConfig::Postgres { url, schema } => Box::new(open_postgres(url, schema)?),
+        StoreConfig::Redis { url } => Box::new(open_redis(url)?),
     })
 }
 
-fn of_postgres(url: &Text, schema: &str) -> Result<postgres::requests::Requests, Error> {
+fn open_postgres(url: &Text, schema: &str) -> Result<postgres::requests::Requests, Error> {
     postgres::requests::Requests::new(url.reveal(), schema)
 }
 
-fn of_redis(url: &Text) -> Result<redis::requests::Requests, Error> {
+fn open_redis(url: &Text) -> Result<redis::requests::Requests, Error> {
     let address = redis::Address::read(url.reveal()).map_err(Error::Refused)?;
     Ok(redis::requests::Requests::new(address))
 }
@@ -163,67 +166,67 @@ impl Store for Replaced {
 }
 
 /// A store that counts its calls.
-pub struct Counted {
+pub struct CountedStore {
     store: Arc<dyn Store>,
     metrics: StoreMetrics,
 }
 
-impl Counted {
+impl CountedStore {
     /// Counts the calls of this store in these metrics.
     pub fn new(store: Arc<dyn Store>, metrics: StoreMetrics) -> Self {
         Self { store, metrics }
     }
 
-    fn counted<'a, T: Send + 'a>(&'a self, operation: &'static str, reply: Reply<'a, T>) -> Reply<'a, T> {
+    fn count_call<'a, T: Send + 'a>(&'a self, operation: &'static str, reply: Reply<'a, T>) -> Reply<'a, T> {
         Box::pin(async move {
-            let mut asked = Asked { metrics: &self.metrics, operation, began: Instant::now(), is_answered: false };
-            let said = reply.await;
-            asked.is_answered = said.is_ok();
-            said
+            let mut call = CountedCall { metrics: &self.metrics, operation, began: Instant::now(), is_answered: false };
+            let result = reply.await;
+            call.is_answered = result.is_ok();
+            result
         })
     }
 }
 
-/// A call. It counts as not answered if the caller stops waiting.
-struct Asked<'a> {
+/// A call in progress. It counts as not answered if the caller stops waiting.
+struct CountedCall<'a> {
     metrics: &'a StoreMetrics,
     operation: &'static str,
     began: Instant,
     is_answered: bool,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for CountedCall<'_> {
     fn drop(&mut self) {
         self.metrics.asked(self.operation, self.began.elapsed(), self.is_answered);
     }
 }
 
-impl Store for Counted {
+impl Store for CountedStore {
     fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found> {
-        self.counted("reserve", self.store.reserve(wanted))
+        self.count_call("reserve", self.store.reserve(wanted))
     }
 
     fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
-        self.counted("extend", self.store.extend(held, lease))
+        self.count_call("extend", self.store.extend(held, lease))
     }
 
     fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
-        self.counted("complete", self.store.complete(held, answer, retention))
+        self.count_call("complete", self.store.complete(held, answer, retention))
     }
 
     fn release(&self, held: Held) -> Reply<'_, Kept> {
-        self.counted("release", self.store.release(held))
+        self.count_call("release", self.store.release(held))
     }
 
     fn tidy(&self) -> Reply<'_, usize> {
         Box::pin(async {
-            let removed = self.counted("tidy", self.store.tidy()).await?;
+            let removed = self.count_call("tidy", self.store.tidy()).await?;
             self.metrics.removed(removed);
             Ok(removed)
         })
     }
 
     fn check(&self) -> Reply<'_, ()> {
-        self.counted("check", self.store.check())
+        self.count_call("check", self.store.check())
     }
 }

@@ -1,11 +1,12 @@
 //! The service behind the proxy: its address, and the connections to it.
 //!
-//! An HTTP/1.1 connection carries one request at a time, and is kept for the next one for a short time. It becomes free
-//! a moment after its answer has ended; the next request waits for that rather than open a connection. An HTTP/2
-//! connection carries as many requests as the service allows; further ones open another connection.
+//! An HTTP/1.1 connection carries one request at a time, and is kept for the next request for a short time. It becomes
+//! free a moment after its response has ended; the next request waits for that instead of opening a connection. An
+//! HTTP/2 connection carries as many requests as the service allows; further requests open another connection.
 //!
-//! **Whether a request may have arrived** depends on how far it got: until a connection has begun to write it, it is
-//! returned and goes to another connection. From then on nobody knows, so it is not repeated, and its answer says so.
+//! **Whether a request may have arrived**: if a connection fails before it has begun to write a request, the request is
+//! returned and goes to another connection. After that it is not known whether the service has received the request, so
+//! it is not repeated, and the client's response says so.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -22,7 +23,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::connect::{Made, connect};
+use super::connect::{NewConnection, connect};
 use crate::http::Body;
 use crate::tls::{self, ALPN_HTTP_1_1, ALPN_HTTP_2, Renewed};
 use crate::words::said;
@@ -31,12 +32,12 @@ use crate::words::said;
 /// lost.
 const IDLE_MAX: Duration = Duration::from_secs(4);
 /// The most unused HTTP/1.1 connections that are kept.
-const KEPT_MAX: usize = 256;
-/// The longest that a request waits for a connection whose answer has ended. The connection is free at once, unless the
-/// service has answered before it had read the whole request.
+const IDLE_CONNECTIONS_MAX: usize = 256;
+/// The longest that a request waits for a connection whose response has ended. The connection is free at once, unless
+/// the service has responded before it had read the whole request.
 const RETURN_WAIT: Duration = Duration::from_millis(50);
-/// The most connections tried for a request, one after the other, while they return it unsent.
-const GIVEN_BACK_MAX: usize = 3;
+/// The most connections that are tried for one request, while each returns it unsent.
+const CONNECTIONS_TRIED_MAX: usize = 3;
 
 /// The protocol spoken with the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +45,9 @@ pub enum Protocol {
     /// HTTP/2 if TLS negotiates it, otherwise HTTP/1.1.
     Auto,
     /// HTTP/1.1.
-    One,
+    Http1,
     /// HTTP/2.
-    Two,
+    Http2,
 }
 
 /// The service's address, and how to connect to it.
@@ -94,36 +95,36 @@ impl Origin {
         })
     }
 
-    /// The same, with TLS if its scheme is `https`.
+    /// Adds TLS if the scheme is `https`.
     ///
     /// # Errors
-    /// Why TLS cannot be spoken.
+    /// Why TLS cannot be used.
     pub fn with_tls(self, authorities: Option<&Path>) -> Result<Self, String> {
         if self.scheme != Scheme::HTTPS {
             return Ok(self);
         }
-        let any: &'static [&'static [u8]] = match self.protocol {
+        let any_version: &'static [&'static [u8]] = match self.protocol {
             Protocol::Auto => &[ALPN_HTTP_2, ALPN_HTTP_1_1],
-            Protocol::One => &[ALPN_HTTP_1_1],
-            Protocol::Two => &[ALPN_HTTP_2],
+            Protocol::Http1 => &[ALPN_HTTP_1_1],
+            Protocol::Http2 => &[ALPN_HTTP_2],
         };
-        let tls = [tls::client(authorities, any), tls::client(authorities, &[ALPN_HTTP_1_1])];
+        let tls = [tls::client(authorities, any_version), tls::client(authorities, &[ALPN_HTTP_1_1])];
         tls.iter().try_for_each(|tls| tls.now().map(drop))?;
         Ok(Self { tls: Some(Arc::new(tls)), ..self })
     }
 
-    /// Its address, as it was written.
+    /// Its address, in the form in which it was written.
     pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, self.authority)
     }
 
-    /// Its value as a `Host`.
+    /// The value for the header `Host`.
     pub fn host_header(&self) -> Option<HeaderValue> {
         HeaderValue::from_str(self.authority.as_str()).ok()
     }
 }
 
-/// Why there is no answer.
+/// Why the service gave no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// Nothing of the request was sent.
@@ -132,7 +133,7 @@ pub enum Failure {
     /// The request may have been sent, and the connection has ended.
     #[error("the answer was lost: {0}")]
     Lost(String),
-    /// The request may have been sent, and no answer came in time.
+    /// The request may have been sent, and no response arrived in time.
     #[error("no answer in time")]
     Late,
 }
@@ -151,50 +152,52 @@ impl Failure {
 /// The connections to the service.
 pub struct Upstream {
     origin: Origin,
-    kept: Mutex<Kept>,
-    /// Tells waiting requests that a connection is free, or that one will not be free soon.
+    pool: Mutex<Pool>,
+    /// Notifies waiting requests that a connection is free, or that one will not be free soon.
     returned: Notify,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Pool {
     /// Unused HTTP/1.1 connections, each with the time of its last use; the most recently used is last.
-    ones: VecDeque<(http1::SendRequest<Body>, Instant)>,
+    http1: VecDeque<(http1::SendRequest<Body>, Instant)>,
     /// HTTP/2 connections, used or not.
-    twos: Vec<Two>,
-    /// How many HTTP/1.1 connections are about to be free, and how many requests wait for one of them.
+    http2: Vec<Http2Connection>,
+    /// The number of HTTP/1.1 connections that are about to be free.
     returning: usize,
+    /// The number of requests that wait for one of these connections.
     waiting: usize,
 }
 
 #[derive(Clone)]
-struct Two {
+struct Http2Connection {
     sender: http2::SendRequest<Body>,
-    used: Arc<()>,
-    since: Instant,
-    allowed: Arc<AtomicUsize>,
+    /// Cloned for each request on the connection.
+    streams: Arc<()>,
+    last_used: Instant,
+    streams_max: Arc<AtomicUsize>,
 }
 
-/// The service's answer.
-pub struct Answer {
-    /// Its head, and its body as it comes.
-    pub answer: Response<Incoming>,
-    /// To be held until the body has ended.
-    pub used: Used,
+/// The service's response.
+pub struct ServiceResponse {
+    /// Its head, and its body, which is still arriving.
+    pub response: Response<Incoming>,
+    /// Must be held until the body has ended.
+    pub slot: ConnectionSlot,
 }
 
-/// A request's place on a connection, which is freed when this is dropped.
-pub struct Used {
-    /// A whole HTTP/1.1 connection, and where it is returned to.
-    one: Option<(http1::SendRequest<Body>, Arc<Upstream>)>,
-    /// One request's place on an HTTP/2 connection.
-    _two: Option<Arc<()>>,
+/// A request's slot on a connection, which is freed when this value is dropped.
+pub struct ConnectionSlot {
+    /// A whole HTTP/1.1 connection, and the pool to which it is returned.
+    http1: Option<(http1::SendRequest<Body>, Arc<Upstream>)>,
+    /// One stream of an HTTP/2 connection.
+    _http2: Option<Arc<()>>,
 }
 
-impl Drop for Used {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        if let Some((one, upstream)) = self.one.take() {
-            upstream.give_back(one);
+        if let Some((http1, upstream)) = self.http1.take() {
+            upstream.return_connection(http1);
         }
     }
 }
@@ -204,210 +207,217 @@ struct Waiting<'a>(&'a Upstream);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.kept().waiting -= 1;
+        self.0.pool().waiting -= 1;
     }
 }
 
 /// A connection for one request.
-enum Lease {
-    One(http1::SendRequest<Body>),
-    Two(http2::SendRequest<Body>, Arc<()>),
+enum Connection {
+    Http1(http1::SendRequest<Body>),
+    Http2(http2::SendRequest<Body>, Arc<()>),
 }
 
 impl Upstream {
-    /// Does not connect yet.
+    /// The connections to this service. Does not connect yet.
     pub fn new(origin: Origin) -> Self {
-        Self { origin, kept: Mutex::default(), returned: Notify::new() }
+        Self { origin, pool: Mutex::default(), returned: Notify::new() }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request, and returns its answer once the head has come. Gives up when `late` is ready.
+    /// Sends a request, and returns its response once the head has arrived. Gives up when `timeout` completes.
     pub async fn send(
         self: &Arc<Self>,
         mut request: Request<Body>,
-        needs_one: bool,
-        late: impl Future<Output = ()>,
-    ) -> Result<Answer, Failure> {
-        let mut late = std::pin::pin!(late);
-        let mut why = String::new();
-        for round in 0..GIVEN_BACK_MAX {
-            // After one kept connection has failed, the others are not worth a try.
-            let kept = if round == 0 { self.take(needs_one).await } else { None };
-            let lease = match kept {
-                Some(kept) => kept,
+        needs_http1: bool,
+        timeout: impl Future<Output = ()>,
+    ) -> Result<ServiceResponse, Failure> {
+        let mut timeout = std::pin::pin!(timeout);
+        let mut last_error = String::new();
+        for attempt in 0..CONNECTIONS_TRIED_MAX {
+            // After one pooled connection has failed, the others are likely to fail, too.
+            let pooled = if attempt == 0 { self.take(needs_http1).await } else { None };
+            let connection = match pooled {
+                Some(pooled) => pooled,
                 // Boxed: otherwise the large future of connecting would be part of each request's future, which is
                 // moved.
-                None => Box::pin(self.connect(needs_one)).await.map_err(Failure::NotSent)?,
+                None => Box::pin(self.connect(needs_http1)).await.map_err(Failure::NotSent)?,
             };
-            address(&mut request, &self.origin, matches!(lease, Lease::One(_)));
-            let sent = tokio::select! {
-                sent = self.send_on(lease, request) => sent,
-                () = &mut late => return Err(Failure::Late),
+            set_target(&mut request, &self.origin, matches!(connection, Connection::Http1(_)));
+            let result = tokio::select! {
+                result = self.send_on(connection, request) => result,
+                () = &mut timeout => return Err(Failure::Late),
             };
-            match sent {
-                Ok(answer) => return Ok(answer),
-                Err((Some(unsent), error)) => (request, why) = (unsent, said(&error)),
-                Err((None, error)) if is_refused(&error) => return Err(Failure::NotSent(said(&error))),
+            match result {
+                Ok(response) => return Ok(response),
+                Err((Some(unsent), error)) => (request, last_error) = (unsent, said(&error)),
+                Err((None, error)) if is_refused_stream(&error) => return Err(Failure::NotSent(said(&error))),
                 Err((None, error)) => return Err(Failure::Lost(said(&error))),
             }
         }
-        Err(Failure::NotSent(why))
+        Err(Failure::NotSent(last_error))
     }
 
     async fn send_on(
         self: &Arc<Self>,
-        lease: Lease,
+        connection: Connection,
         request: Request<Body>,
-    ) -> Result<Answer, (Option<Request<Body>>, hyper::Error)> {
-        match lease {
-            Lease::One(mut one) => {
-                let sent = one.try_send_request(request).await;
-                let answer = sent.map_err(|mut error| (error.take_message(), error.into_error()))?;
-                Ok(Answer { answer, used: Used { one: Some((one, Arc::clone(self))), _two: None } })
+    ) -> Result<ServiceResponse, (Option<Request<Body>>, hyper::Error)> {
+        match connection {
+            Connection::Http1(mut http1) => {
+                let result = http1.try_send_request(request).await;
+                let response = result.map_err(|mut error| (error.take_message(), error.into_error()))?;
+                Ok(ServiceResponse {
+                    response,
+                    slot: ConnectionSlot { http1: Some((http1, Arc::clone(self))), _http2: None },
+                })
             }
-            Lease::Two(mut two, used) => {
-                let sent = two.try_send_request(request).await;
-                let answer = sent.map_err(|mut error| (error.take_message(), error.into_error()))?;
-                Ok(Answer { answer, used: Used { one: None, _two: Some(used) } })
+            Connection::Http2(mut http2, stream) => {
+                let result = http2.try_send_request(request).await;
+                let response = result.map_err(|mut error| (error.take_message(), error.into_error()))?;
+                Ok(ServiceResponse { response, slot: ConnectionSlot { http1: None, _http2: Some(stream) } })
             }
         }
     }
 
-    /// A kept connection, or one that becomes free in a moment.
-    async fn take(&self, needs_one: bool) -> Option<Lease> {
-        let until = Instant::now() + RETURN_WAIT;
+    /// A pooled connection, or one that becomes free within [`RETURN_WAIT`].
+    async fn take(&self, needs_http1: bool) -> Option<Connection> {
+        let deadline = Instant::now() + RETURN_WAIT;
         loop {
             // Enabled before the search, so that a connection returned in between is not missed.
             let mut returned = std::pin::pin!(self.returned.notified());
             returned.as_mut().enable();
             {
-                let mut kept = self.kept();
-                if let Some(lease) = kept.take(needs_one) {
-                    return Some(lease);
+                let mut pool = self.pool();
+                if let Some(connection) = pool.take(needs_http1) {
+                    return Some(connection);
                 }
-                if kept.returning <= kept.waiting || Instant::now() >= until {
+                if pool.returning <= pool.waiting || Instant::now() >= deadline {
                     return None;
                 }
-                kept.waiting += 1;
+                pool.waiting += 1;
             }
             let _waiting = Waiting(self);
-            // Even after a timeout, it searches once more.
-            let _ = tokio::time::timeout_at(until, returned).await;
+            // After a timeout, the pool is searched once more.
+            let _ = tokio::time::timeout_at(deadline, returned).await;
         }
     }
 
-    /// Keeps a connection whose answer has ended, once it can be used again.
-    fn give_back(self: &Arc<Self>, mut one: http1::SendRequest<Body>) {
-        if one.is_ready() {
-            self.kept().put(one);
+    /// Returns a connection whose response has ended to the pool, once it can be used again.
+    fn return_connection(self: &Arc<Self>, mut http1: http1::SendRequest<Body>) {
+        if http1.is_ready() {
+            self.pool().put(http1);
             return self.returned.notify_waiters();
         }
         // Without a runtime, the program is ending.
         let Ok(runtime) = Handle::try_current() else { return };
-        self.kept().returning += 1;
+        self.pool().returning += 1;
         let upstream = Arc::clone(self);
         runtime.spawn(async move {
-            let soon = tokio::time::timeout(RETURN_WAIT, one.ready()).await;
+            let ready = tokio::time::timeout(RETURN_WAIT, http1.ready()).await;
             {
-                let mut kept = upstream.kept();
-                kept.returning -= 1;
-                if matches!(soon, Ok(Ok(()))) {
-                    kept.put(one);
+                let mut pool = upstream.pool();
+                pool.returning -= 1;
+                if matches!(ready, Ok(Ok(()))) {
+                    pool.put(http1);
                     upstream.returned.notify_waiters();
                     return;
                 }
             }
             upstream.returned.notify_waiters();
-            if soon.is_err() && one.ready().await.is_ok() {
-                upstream.kept().put(one);
+            if ready.is_err() && http1.ready().await.is_ok() {
+                upstream.pool().put(http1);
                 upstream.returned.notify_waiters();
             }
         });
     }
 
-    async fn connect(&self, needs_one: bool) -> Result<Lease, String> {
-        match connect(&self.origin, needs_one).await? {
-            Made::One(one) => Ok(Lease::One(one)),
-            Made::Two(sender, allowed) => {
-                let two = Two { sender: sender.clone(), used: Arc::new(()), since: Instant::now(), allowed };
-                let used = Arc::clone(&two.used);
-                self.kept().twos.push(two);
-                Ok(Lease::Two(sender, used))
+    async fn connect(&self, needs_http1: bool) -> Result<Connection, String> {
+        match connect(&self.origin, needs_http1).await? {
+            NewConnection::Http1(connection) => Ok(Connection::Http1(connection)),
+            NewConnection::Http2(sender, streams_max) => {
+                let (streams, last_used) = (Arc::new(()), Instant::now());
+                let connection = Http2Connection { sender: sender.clone(), streams, last_used, streams_max };
+                let stream = Arc::clone(&connection.streams);
+                self.pool().http2.push(connection);
+                Ok(Connection::Http2(sender, stream))
             }
         }
     }
 }
 
-impl Two {
-    /// Whether it can take another request.
+impl Http2Connection {
+    /// Whether the connection can take another request.
     fn is_free(&self) -> bool {
-        Arc::strong_count(&self.used) <= self.allowed.load(Ordering::Relaxed)
+        Arc::strong_count(&self.streams) <= self.streams_max.load(Ordering::Relaxed)
     }
 }
 
-impl Kept {
+impl Pool {
     /// A connection that can take a request.
-    fn take(&mut self, needs_one: bool) -> Option<Lease> {
-        let is_unused = |two: &Two| Arc::strong_count(&two.used) == 1;
-        let is_over = |two: &Two| two.sender.is_closed() || is_unused(two) && two.since.elapsed() > IDLE_MAX;
-        self.twos.retain(|two| !is_over(two));
-        if !needs_one && let Some(two) = self.twos.iter_mut().find(|two| two.is_free()) {
-            two.since = Instant::now();
-            return Some(Lease::Two(two.sender.clone(), Arc::clone(&two.used)));
+    fn take(&mut self, needs_http1: bool) -> Option<Connection> {
+        let is_unused = |connection: &Http2Connection| Arc::strong_count(&connection.streams) == 1;
+        let is_expired = |connection: &Http2Connection| {
+            connection.sender.is_closed() || is_unused(connection) && connection.last_used.elapsed() > IDLE_MAX
+        };
+        self.http2.retain(|connection| !is_expired(connection));
+        if !needs_http1 && let Some(connection) = self.http2.iter_mut().find(|connection| connection.is_free()) {
+            connection.last_used = Instant::now();
+            return Some(Connection::Http2(connection.sender.clone(), Arc::clone(&connection.streams)));
         }
-        while self.ones.front().is_some_and(|(one, since)| one.is_closed() || since.elapsed() > IDLE_MAX) {
-            self.ones.pop_front();
+        while self.http1.front().is_some_and(|(connection, since)| connection.is_closed() || since.elapsed() > IDLE_MAX)
+        {
+            self.http1.pop_front();
         }
-        while let Some((one, since)) = self.ones.pop_back() {
-            if one.is_ready() && since.elapsed() <= IDLE_MAX {
-                return Some(Lease::One(one));
+        while let Some((connection, since)) = self.http1.pop_back() {
+            if connection.is_ready() && since.elapsed() <= IDLE_MAX {
+                return Some(Connection::Http1(connection));
             }
         }
         None
     }
 
-    fn put(&mut self, one: http1::SendRequest<Body>) {
-        if self.ones.len() >= KEPT_MAX {
-            self.ones.pop_front();
+    fn put(&mut self, connection: http1::SendRequest<Body>) {
+        if self.http1.len() >= IDLE_CONNECTIONS_MAX {
+            self.http1.pop_front();
         }
-        self.ones.push_back((one, Instant::now()));
+        self.http1.push_back((connection, Instant::now()));
     }
 }
 
 /// Whether the service itself says that it has not begun to process the request (RFC 9113, 8.7).
-fn is_refused(error: &hyper::Error) -> bool {
+fn is_refused_stream(error: &hyper::Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
     cause.is_some_and(|cause| {
         cause.is_remote() && cause.is_reset() && cause.reason() == Some(h2::Reason::REFUSED_STREAM)
     })
 }
 
-/// Addresses a request for its connection: in HTTP/1.1 the host is a header, in HTTP/2 it is part of the address.
-fn address(request: &mut Request<Body>, origin: &Origin, is_one: bool) {
-    *request.version_mut() = if is_one { Version::HTTP_11 } else { Version::HTTP_2 };
+/// Sets a request's target for its connection: in HTTP/1.1 the host is a header, in HTTP/2 it is part of the URI.
+fn set_target(request: &mut Request<Body>, origin: &Origin, is_http1: bool) {
+    *request.version_mut() = if is_http1 { Version::HTTP_11 } else { Version::HTTP_2 };
     let uri = std::mem::take(request.uri_mut());
     let headers = request.headers_mut();
     let mut parts = uri.into_parts();
     let path = parts.path_and_query.take().unwrap_or_else(|| PathAndQuery::from_static("/"));
-    if is_one {
+    if is_http1 {
         if !headers.contains_key(header::HOST)
             && let Some(host) = origin.host_header()
         {
-            let own = parts.authority.and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
-            headers.insert(header::HOST, own.unwrap_or(host));
+            let authority = parts.authority.and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+            headers.insert(header::HOST, authority.unwrap_or(host));
         }
         *request.uri_mut() = Uri::from(path);
         return;
     }
     let host = headers.remove(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
-    let mut addressed = http::uri::Parts::default();
-    addressed.scheme = Some(origin.scheme.clone());
-    addressed.authority = Some(host.or(parts.authority).unwrap_or_else(|| origin.authority.clone()));
-    addressed.path_and_query = Some(path);
-    if let Ok(uri) = Uri::from_parts(addressed) {
+    let mut target = http::uri::Parts::default();
+    target.scheme = Some(origin.scheme.clone());
+    target.authority = Some(host.or(parts.authority).unwrap_or_else(|| origin.authority.clone()));
+    target.path_and_query = Some(path);
+    if let Ok(uri) = Uri::from_parts(target) {
         *request.uri_mut() = uri;
     }
 }

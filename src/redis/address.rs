@@ -8,7 +8,7 @@ use ::redis::{Client, ConnectionAddr, IntoConnectionInfo as _};
 #[derive(Clone)]
 pub struct Address {
     client: Client,
-    shown: String,
+    display_name: String,
     /// Texts that no message may contain.
     secrets: Vec<String>,
 }
@@ -35,30 +35,29 @@ impl Address {
             "it is not of the form `redis://user:password@host:port/database`, where the database is a number"
                 .to_owned()
         })?;
-        let shown = match info.addr() {
+        let display_name = match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => format!("{host}:{port}"),
             _ => return Err("it names no host".to_owned()),
         };
         let settings = info.redis_settings();
-        let shown = if settings.db() == 0 { shown } else { format!("{shown}/{}", settings.db()) };
+        let display_name = if settings.db() == 0 { display_name } else { format!("{display_name}/{}", settings.db()) };
         let mut secrets: Vec<String> = settings.password().map(str::to_owned).into_iter().collect();
         // The password as written, which may be percent-encoded.
         let written = rest.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
         secrets.extend(written.map(|(_, password)| password.to_owned()));
         secrets.retain(|secret| !secret.is_empty());
         let client = Client::open(info).map_err(|_| "it is not a valid address of a server".to_owned())?;
-        Ok(Self { client, shown, secrets })
+        Ok(Self { client, display_name, secrets })
     }
 
     /// The host and the port, and the database unless it is 0.
-    pub fn shown(&self) -> &str {
-        &self.shown
+    pub fn display_name(&self) -> &str {
+        &self.display_name
     }
 
-    /// The text that identifies the server and its database: the same for all spellings of an address, and for all
-    /// users.
-    pub fn server(&self) -> String {
-        self.shown.to_ascii_lowercase()
+    /// The identity of the server and its database: the same for all spellings of an address, and for all users.
+    pub fn server_identity(&self) -> String {
+        self.display_name.to_ascii_lowercase()
     }
 
     /// The client of the crate `redis` for this address.
@@ -66,15 +65,15 @@ impl Address {
         &self.client
     }
 
-    /// The text, with the password masked.
-    pub(super) fn without_secrets(&self, text: &str) -> String {
+    /// Masks the password in a text.
+    pub(super) fn mask_secrets(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
     }
 }
 
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Address").field(&self.shown).finish()
+        f.debug_tuple("Address").field(&self.display_name).finish()
     }
 }
 
@@ -101,14 +100,14 @@ mod tests {
             ("redis://:hun%40ter2@h/1", "h:6379/1"),
         ] {
             let address = Address::read(url).unwrap();
-            assert_eq!(address.shown(), shown, "{url}");
+            assert_eq!(address.display_name(), shown, "{url}");
             assert_eq!(format!("{address:?}"), format!("Address({shown:?})"));
         }
     }
 
     #[test]
     fn all_spellings_of_an_address_name_the_same_server() {
-        let server = |url: &str| Address::read(url).unwrap().server();
+        let server = |url: &str| Address::read(url).unwrap().server_identity();
         for url in [
             "redis://h/",
             "redis://h:6379",

@@ -1,7 +1,7 @@
 //! A connection to a server: connects, checks the server, and exchanges commands.
 //!
-//! Connecting has a thread of its own, since neither name resolution nor a handshake can be bounded otherwise. A
-//! connection that is made after the deadline is not lost: the next call takes it.
+//! A thread of its own connects, since neither name resolution nor a handshake can be bounded otherwise. A connection
+//! that is made after the deadline is not lost: the next call uses it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
@@ -60,7 +60,7 @@ impl Connecting {
         let (sender, receiver) = sync_channel(1);
         let to = address.clone();
         let connect = move || {
-            // Fails if nobody waits for the connection any more.
+            // Fails if the receiver was dropped: the connection is no longer needed.
             let _ = sender.send(Connection::open(&to, CONNECT_WAIT));
         };
         let started = thread::Builder::new().name("redis-connect".to_owned()).spawn(connect);

@@ -43,7 +43,7 @@ pub(super) const CLUSTER: &str = "it is part of a cluster, whose keys are on sev
 impl Address {
     /// An error of the server at this address.
     pub(super) fn error(&self, kind: ErrorKind, text: &str) -> Error {
-        let message = format!("redis at {}: {}", self.shown(), self.without_secrets(text));
+        let message = format!("redis at {}: {}", self.display_name(), self.mask_secrets(text));
         Error { kind, message }
     }
 

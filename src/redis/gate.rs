@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 use super::connection::{Connecting, Deadline};
 use super::error::LATE;
 use super::{Address, Connection, Error, ErrorKind};
-use crate::effect::gate::{self, Answer, Asked, Gate, IDENTITY_BYTES, Identity, Place};
+use crate::effect::gate::{self, Gate, GateRecord, GateVerdict, IDENTITY_BYTES, Identity, SourcePartition};
 
 /// The longest that a call may take, connecting included: meanwhile the lane does not serve its consumer group, and its
 /// transaction may be open.
@@ -113,7 +113,12 @@ impl Session {
 }
 
 impl gate::Session for Session {
-    fn ask(&mut self, place: &Place<'_>, asked: &[Asked], answers: &mut Vec<Answer>) -> Result<(), Error> {
+    fn ask(
+        &mut self,
+        place: &SourcePartition<'_>,
+        asked: &[GateRecord],
+        answers: &mut Vec<GateVerdict>,
+    ) -> Result<(), Error> {
         answers.clear();
         if asked.is_empty() {
             return Ok(());
@@ -122,16 +127,16 @@ impl gate::Session for Session {
         self.encoder.set_marks(&mark_start, asked);
         self.exchange(asked.len(), |reply| {
             answers.push(match reply {
-                Value::Nil => Answer::First,
-                Value::BulkString(mark) if mark.starts_with(mark_start.as_bytes()) => Answer::Own,
-                Value::BulkString(_) => Answer::Elsewhere,
+                Value::Nil => GateVerdict::First,
+                Value::BulkString(mark) if mark.starts_with(mark_start.as_bytes()) => GateVerdict::Own,
+                Value::BulkString(_) => GateVerdict::Elsewhere,
                 _ => return Err(address.error(ErrorKind::Lasting, "unexpected reply to SET")),
             });
             Ok(())
         })
     }
 
-    fn take_back(&mut self, place: &Place<'_>, asked: &[Asked]) -> Result<(), Error> {
+    fn remove_marks(&mut self, place: &SourcePartition<'_>, asked: &[GateRecord]) -> Result<(), Error> {
         if asked.is_empty() {
             return Ok(());
         }
@@ -160,16 +165,16 @@ impl Encoder {
     fn new(name: &str, retention_ms: i64) -> Self {
         let mut conditions = Vec::new();
         for word in ["NX", "PX", &retention_ms.to_string(), "GET"] {
-            bulk(&mut conditions, word.as_bytes());
+            put_bulk_string(&mut conditions, word.as_bytes());
         }
         Self { key: KeyEncoder::new(name), conditions, commands: Vec::new() }
     }
 
     /// Encodes commands that set these records' marks where there are none.
-    fn set_marks(&mut self, mark_start: &str, asked: &[Asked]) {
+    fn set_marks(&mut self, mark_start: &str, asked: &[GateRecord]) {
         let Self { key, conditions, commands } = self;
         commands.clear();
-        for Asked { identity, offset } in asked {
+        for GateRecord { identity, offset } in asked {
             commands.extend_from_slice(b"*7\r\n$3\r\nSET\r\n");
             key.put(commands, *identity);
             put_mark(commands, mark_start, *offset);
@@ -178,13 +183,13 @@ impl Encoder {
     }
 
     /// Encodes commands that remove these records' marks.
-    fn take_back(&mut self, mark_start: &str, asked: &[Asked]) {
+    fn take_back(&mut self, mark_start: &str, asked: &[GateRecord]) {
         let Self { key, commands, .. } = self;
         commands.clear();
-        for Asked { identity, offset } in asked {
+        for GateRecord { identity, offset } in asked {
             commands.extend_from_slice(b"*5\r\n$4\r\nEVAL\r\n");
-            bulk(commands, TAKE_BACK);
-            bulk(commands, b"1");
+            put_bulk_string(commands, TAKE_BACK);
+            put_bulk_string(commands, b"1");
             key.put(commands, *identity);
             put_mark(commands, mark_start, *offset);
         }
@@ -223,7 +228,7 @@ fn put_mark(commands: &mut Vec<u8>, mark_start: &str, offset: i64) {
 }
 
 /// Writes one part of a command.
-fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+fn put_bulk_string(out: &mut Vec<u8>, bytes: &[u8]) {
     // Writing to memory does not fail.
     let _ = write!(out, "${}\r\n", bytes.len());
     out.extend_from_slice(bytes);
@@ -246,12 +251,12 @@ mod tests {
     #[test]
     fn commands_are_encoded_as_the_redis_crate_does() {
         let mut encoder = Encoder::new("shop", 604_800_000);
-        let asked: Vec<Asked> = [0, 9, 10, 99, 100, 1_000_000, i64::MAX]
+        let asked: Vec<GateRecord> = [0, 9, 10, 99, 100, 1_000_000, i64::MAX]
             .into_iter()
-            .map(|offset| Asked { identity: Identity([offset.to_be_bytes()[7]; IDENTITY_BYTES]), offset })
+            .map(|offset| GateRecord { identity: Identity([offset.to_be_bytes()[7]; IDENTITY_BYTES]), offset })
             .collect();
         let (mut marks, mut taken_back) = (Vec::new(), Vec::new());
-        for Asked { identity, offset } in &asked {
+        for GateRecord { identity, offset } in &asked {
             let key: Vec<u8> =
                 b"rgate:".iter().copied().chain(identity.0.iter().zip(SHOP).map(|(a, b)| a ^ b)).collect();
             let mark = format!("pay/in/3/{offset}");

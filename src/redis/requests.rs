@@ -16,7 +16,7 @@
 //! script's check and its write. Leases and retention are measured by the server's clock, and Redis itself removes
 //! expired requests.
 //!
-//! **Durability.** An answer is as safe as the server: with `appendfsync always` it survives a crash of the machine,
+//! **Durability.** A response is as safe as the server: with `appendfsync always` it survives a crash of the machine,
 //! with weaker settings it may be lost, and a replica that takes over may lack it. A server that evicts keys forgets
 //! requests: a warning is logged when connecting to one.
 //!
@@ -32,11 +32,11 @@ use bytes::Bytes;
 use super::connection::{check, check_master};
 use super::error::NO_ROOM;
 use super::{Address, ErrorKind};
-use crate::effect::lazy::{Asked, Lazy};
+use crate::effect::lazy::{Exchange, Lazy};
 use crate::format;
 use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt, Reply, Store, Wanted};
 
-mod by_hand;
+mod settling;
 
 /// The timeouts for connecting and for a reply.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
@@ -74,8 +74,8 @@ impl Requests {
         Self { address, connection: Lazy::default(), scripts }
     }
 
-    /// The connection; connects if there is none.
-    async fn open(&self) -> Result<Asked<'_, MultiplexedConnection, Error>, Error> {
+    /// The connection to the server; connects first if necessary.
+    async fn open(&self) -> Result<Exchange<'_, MultiplexedConnection, Error>, Error> {
         let connect = || {
             let address = self.address.clone();
             async move { connect(&address).await.map_err(http_error) }
@@ -84,35 +84,35 @@ impl Requests {
     }
 
     /// The reply to a command. Records whether its connection can still be used.
-    fn checked<T>(
+    fn check_reply<T>(
         &self,
-        open: Asked<'_, MultiplexedConnection, Error>,
+        connection: Exchange<'_, MultiplexedConnection, Error>,
         reply: Result<T, RedisError>,
     ) -> Result<T, Error> {
         let error = match reply {
             Ok(reply) => {
-                open.answered();
+                connection.answered();
                 return Ok(reply);
             }
             Err(error) => error,
         };
-        let shown = http_error_of(&self.address, &error);
+        let store_error = http_error_of(&self.address, &error);
         let is_demoted = error.code().is_some_and(|code| DEMOTED.contains(&code));
         if is_demoted || error.is_unrecoverable_error() || error.is_connection_dropped() {
-            open.broken(&shown);
+            connection.broken(&store_error);
         } else if error.is_timeout() {
             // Counts as a caller that stopped waiting.
-            drop(open);
+            drop(connection);
         } else {
-            open.answered();
+            connection.answered();
         }
-        Err(shown)
+        Err(store_error)
     }
 
     async fn run<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, Error> {
-        let open = self.open().await?;
-        let reply = script.invoke_async(&mut open.clone()).await;
-        self.checked(open, reply)
+        let connection = self.open().await?;
+        let reply = script.invoke_async(&mut connection.clone()).await;
+        self.check_reply(connection, reply)
     }
 
     /// Runs a script that returns whether the request still has the caller's token.
@@ -125,21 +125,23 @@ async fn connect(address: &Address) -> Result<MultiplexedConnection, super::Erro
     let config =
         AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_WAIT)).set_response_timeout(Some(REPLY_WAIT));
     let connected = address.client().get_multiplexed_async_connection_with_config(&config).await;
-    let mut open = connected.map_err(|error| address.error_of(&error))?;
-    let hello: Value = ::redis::cmd("HELLO").query_async(&mut open).await.map_err(|error| address.error_of(&error))?;
+    let mut connection = connected.map_err(|error| address.error_of(&error))?;
+    let hello: Value =
+        ::redis::cmd("HELLO").query_async(&mut connection).await.map_err(|error| address.error_of(&error))?;
     check(address, &hello)?;
     check_master(address, &hello)?;
     // Best effort: the user may lack the right to CONFIG.
-    let policy = ::redis::cmd("CONFIG").arg("GET").arg("maxmemory-policy").query_async::<Vec<String>>(&mut open).await;
+    let policy =
+        ::redis::cmd("CONFIG").arg("GET").arg("maxmemory-policy").query_async::<Vec<String>>(&mut connection).await;
     if let Some(policy) =
         policy.ok().and_then(|policy| policy.into_iter().nth(1)).filter(|policy| policy != "noeviction")
     {
         tracing::warn!(
-            server = address.shown(), %policy,
+            server = address.display_name(), %policy,
             "this Redis evicts remembered requests when it is full: set its maxmemory-policy to noeviction"
         );
     }
-    Ok(open)
+    Ok(connection)
 }
 
 fn key(id: Id) -> String {
@@ -148,8 +150,8 @@ fn key(id: Id) -> String {
 
 /// Translates an error of the crate `redis` for the HTTP layer.
 fn http_error_of(address: &Address, error: &RedisError) -> Error {
-    let shown = address.error_of(error);
-    if error.code() == Some(NO_ROOM) { Error::Full(shown.message) } else { http_error(shown) }
+    let store_error = address.error_of(error);
+    if error.code() == Some(NO_ROOM) { Error::Full(store_error.message) } else { http_error(store_error) }
 }
 
 /// Translates an error for the HTTP layer.
@@ -160,7 +162,7 @@ fn http_error(error: super::Error) -> Error {
     }
 }
 
-fn ms(length: Duration) -> u64 {
+fn to_ms(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX).min(1 << 50)
 }
 
@@ -169,7 +171,7 @@ impl Store for Requests {
         Box::pin(async move {
             let mut script = self.scripts.reserve.key(key(wanted.held.id));
             script.arg(&wanted.held.token.0[..]).arg(&wanted.fingerprint.0[..]);
-            script.arg(ms(wanted.lease)).arg(ms(wanted.retention.max(wanted.lease)));
+            script.arg(to_ms(wanted.lease)).arg(to_ms(wanted.retention.max(wanted.lease)));
             script.arg(wanted.on_in_doubt == OnInDoubt::Refuse);
             let (word, answer): (String, Option<Vec<u8>>) = self.run(&script).await?;
             match (word.as_str(), answer) {
@@ -190,7 +192,7 @@ impl Store for Requests {
     fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
         Box::pin(async move {
             let mut script = self.scripts.extend.key(key(held.id));
-            self.run_fenced(script.arg(&held.token.0[..]).arg(ms(lease))).await
+            self.run_fenced(script.arg(&held.token.0[..]).arg(to_ms(lease))).await
         })
     }
 
@@ -201,7 +203,7 @@ impl Store for Requests {
                 .arg(&held.token.0[..])
                 .arg(answer.encode())
                 .arg(answer.body != AnswerBody::CutOff)
-                .arg(ms(retention));
+                .arg(to_ms(retention));
             self.run_fenced(&script).await
         })
     }
@@ -220,16 +222,16 @@ impl Store for Requests {
 
     fn check(&self) -> Reply<'_, ()> {
         Box::pin(async {
-            let open = self.open().await?;
-            let hello = ::redis::cmd("HELLO").query_async::<Value>(&mut open.clone()).await;
+            let connection = self.open().await?;
+            let hello = ::redis::cmd("HELLO").query_async::<Value>(&mut connection.clone()).await;
             let hello = match hello {
                 Ok(hello) => hello,
-                Err(error) => return self.checked(open, Err(error)),
+                Err(error) => return self.check_reply(connection, Err(error)),
             };
             let checked = check_master(&self.address, &hello).map_err(http_error);
             match &checked {
-                Ok(()) => open.answered(),
-                Err(error) => open.broken(error),
+                Ok(()) => connection.answered(),
+                Err(error) => connection.broken(error),
             }
             checked
         })

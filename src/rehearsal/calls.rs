@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crate::dedup::{Carried, Decision, Model, Reason, Rejection, Verdict};
 use crate::effect::call::{
-    Action, Answer, Call, Class, Comparison, Event, Found, Kept, Now, OnUnavailable, Outcome, Policy, RetryAfter,
-    Status, begin, is_replay_marker, names_key, next, resume,
+    Action, AttemptOutcome, Call, Class, Comparison, Event, FoundCall, Now, OnUnavailable, Outcome, Policy,
+    RememberedOutcome, RetryAfter, Status, begin, is_replay_marker, names_key, next, resume,
 };
-use crate::effect::provider::Rendered;
+use crate::effect::provider::RenderedRequest;
 use crate::record::Record;
 use crate::rendering::request::Requester;
 use crate::topology::Topology;
@@ -51,8 +51,8 @@ pub struct Answered {
 /// What is known of a version's call besides what the model remembers.
 #[derive(Clone, Debug)]
 struct Known {
-    request: Rendered,
-    kept: Kept,
+    request: RenderedRequest,
+    kept: RememberedOutcome,
     result: Answered,
 }
 
@@ -117,8 +117,8 @@ impl Caller {
             Ok(request) => request,
             Err(_) => return decision,
         };
-        if let Kept::GivenUp { first_at_ms } = known.kept {
-            let found = Found { first_at_ms, attempts: 0, may_have_acted: true };
+        if let RememberedOutcome::GivenUp { first_at_ms } = known.kept {
+            let found = FoundCall { first_at_ms, attempts: 0, may_have_acted: true };
             return match self.carry(id, request, Some(found), wall_ms) {
                 Carried::Out | Carried::InInbox => {
                     Decision { verdict: Verdict::Forwarded, action: crate::dedup::Action::Forward, ..decision }
@@ -137,7 +137,13 @@ impl Caller {
     }
 
     /// Makes a record's call, and says what becomes of the record.
-    fn carry(&mut self, id: (String, i32, Vec<u8>), request: Rendered, found: Option<Found>, wall_ms: i64) -> Carried {
+    fn carry(
+        &mut self,
+        id: (String, i32, Vec<u8>),
+        request: RenderedRequest,
+        found: Option<FoundCall>,
+        wall_ms: i64,
+    ) -> Carried {
         self.made.address = self.requester.shown().to_owned();
         let before = self.known.get(&id).map(|known| known.request.clone());
         let is_same = before.is_none_or(|before| before == request);
@@ -148,7 +154,7 @@ impl Caller {
             Outcome::Done => answered,
             _ => Answered { status: None, body: None },
         };
-        if kept != Kept::AsBefore {
+        if kept != RememberedOutcome::AsBefore {
             self.known.insert(id, Known { request, kept, result: result.clone() });
         }
         let reason = match outcome {
@@ -166,11 +172,11 @@ impl Caller {
             _ => reason.meaning(),
         };
         let rejection = Rejection { reason, message: message.to_owned() };
-        if kept == Kept::AsBefore { Carried::Refused(rejection) } else { Carried::Failed(rejection) }
+        if kept == RememberedOutcome::AsBefore { Carried::Refused(rejection) } else { Carried::Failed(rejection) }
     }
 
     /// Carries a call through. Transactions commit at once.
-    fn call(&mut self, found: Option<Found>, wall_ms: i64) -> (Call, Outcome, Answered) {
+    fn call(&mut self, found: Option<FoundCall>, wall_ms: i64) -> (Call, Outcome, Answered) {
         let policy = self.http.terms.policy.clone();
         let now = |elapsed: Duration| {
             let passed_ms = i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX);
@@ -208,7 +214,7 @@ impl Caller {
                     let holds = policy.on_unavailable == OnUnavailable::Hold && tried < ATTEMPTS_MAX;
                     let class = policy.answers.read(&answer, policy.key.is_some()).class;
                     let is_down = class == Class::Hold || holds && !is_alive;
-                    step(call, Event::Answered { attempt, answer, is_down }, now(self.elapsed))
+                    step(call, Event::AttemptEnded { attempt, outcome: answer, is_down }, now(self.elapsed))
                 }
                 Some(Action::Settle(outcome)) => return (call, outcome, answered),
                 None => unreachable!("each event of this call is answered by an action"),
@@ -217,15 +223,15 @@ impl Caller {
     }
 
     /// The next attempt, and the time that it takes.
-    fn attempt(&mut self, at: Now) -> (Answer, Answered) {
+    fn attempt(&mut self, at: Now) -> (AttemptOutcome, Answered) {
         let none = Answered { status: None, body: None };
         match self.answers.pop_front() {
-            None => (Answer::Status(Status::of(200)), Answered { status: Some(200), body: None }),
-            Some(GivenAttempt::Silent(Silence::NotSent)) => (Answer::NotSent, none),
-            Some(GivenAttempt::Silent(Silence::Lost)) => (Answer::Lost, none),
+            None => (AttemptOutcome::Status(Status::of(200)), Answered { status: Some(200), body: None }),
+            Some(GivenAttempt::Silent(Silence::NotSent)) => (AttemptOutcome::NotSent, none),
+            Some(GivenAttempt::Silent(Silence::Lost)) => (AttemptOutcome::Lost, none),
             Some(GivenAttempt::Silent(Silence::Timeout)) => {
                 self.elapsed += self.http.terms.timeout;
-                (Answer::Lost, none)
+                (AttemptOutcome::Lost, none)
             }
             Some(GivenAttempt::Answered { code, body, headers }) => {
                 let find = |wanted: &str| headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
@@ -236,15 +242,15 @@ impl Caller {
                     names_key: self.http.key.as_deref().is_some_and(|header| names_key(bytes, header)),
                     is_replayed: headers.iter().any(|(name, value)| is_replay_marker(name, value)),
                 };
-                (Answer::Status(status), Answered { status: Some(code), body })
+                (AttemptOutcome::Status(status), Answered { status: Some(code), body })
             }
         }
     }
 }
 
 /// Whether an answer shows that the provider is alive.
-fn shows_life(policy: &Policy, answer: &Answer) -> bool {
+fn shows_life(policy: &Policy, answer: &AttemptOutcome) -> bool {
     let class = policy.answers.read(answer, policy.key.is_some()).class;
-    let is_status = matches!(answer, Answer::Status(_));
+    let is_status = matches!(answer, AttemptOutcome::Status(_));
     is_status && matches!(class, Class::Done | Class::Rejected | Class::Conflict | Class::InProgress)
 }

@@ -22,8 +22,8 @@
 use std::sync::Arc;
 
 use crate::dedup::{self, Field, Fields, Path, Wanted};
-use crate::effect::call::{Content, Fingerprint, Form, Key, KeyOf};
-use crate::effect::provider::Rendered;
+use crate::effect::call::{Content, Fingerprint, Form, Key, KeyParts};
+use crate::effect::provider::RenderedRequest;
 use crate::record::Record;
 use crate::topology::Topology;
 use crate::topology::sink::Terms;
@@ -131,7 +131,12 @@ impl Requester {
     ///
     /// # Errors
     /// Why no request can be made of the record, in words without anything of its content.
-    pub fn render(&mut self, record: &Record<'_>, rows: &[dedup::Row], arena: &[u8]) -> Result<Rendered, String> {
+    pub fn render(
+        &mut self,
+        record: &Record<'_>,
+        rows: &[dedup::Row],
+        arena: &[u8],
+    ) -> Result<RenderedRequest, String> {
         let row = only_row(rows)?;
         if !Terms::is_called_by(row.kind) {
             return Err(format!("a {} makes no call", row.kind));
@@ -149,7 +154,7 @@ impl Requester {
             Content { method: self.method.as_str(), target: &self.shown, headers: &of_record, body: body.as_deref() };
         let fingerprint = Fingerprint::of(self.form, content);
         let key = self.has_key.then(|| {
-            Key::of(KeyOf {
+            Key::of(KeyParts {
                 topology: &self.topology,
                 identity: &arena[row.key.clone()],
                 epoch: row.scope.clone().map(|scope| &arena[scope]),
@@ -157,7 +162,7 @@ impl Requester {
                 step: None,
             })
         });
-        Ok(Rendered { url, headers, body, key, fingerprint })
+        Ok(RenderedRequest { url, headers, body, key, fingerprint })
     }
 
     /// The address of the request that was made last, for people: what is substituted stands there as it is written, so

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::dedup;
 use crate::effect::call::{Content, Fingerprint, Form};
-use crate::effect::provider::{Asks, Work};
+use crate::effect::provider::{Payload, Work};
 use crate::record::Record;
 use crate::topology::Topology;
 use crate::topology::sink::Terms;
@@ -40,10 +40,12 @@ impl Asker {
     ///
     /// # Errors
     /// Why it can ask for nothing, in words without anything of its content.
-    pub fn ask(&mut self, record: &Record<'_>, rows: &[dedup::Row], arena: &[u8]) -> Result<Asks, String> {
+    pub fn ask(&mut self, record: &Record<'_>, rows: &[dedup::Row], arena: &[u8]) -> Result<Payload, String> {
         match self {
-            Self::Http(requester) => requester.render(record, rows, arena).map(|request| Asks::Http(Arc::new(request))),
-            Self::Handler(topology) => work(topology, record, rows, arena).map(|work| Asks::Handler(Arc::new(work))),
+            Self::Http(requester) => {
+                requester.render(record, rows, arena).map(|request| Payload::Http(Arc::new(request)))
+            }
+            Self::Handler(topology) => work(topology, record, rows, arena).map(|work| Payload::Handler(Arc::new(work))),
         }
     }
 }

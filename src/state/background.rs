@@ -1,36 +1,38 @@
 //! The priority of RocksDB's background threads.
 //!
-//! A compaction can wait, records cannot: if the cores are busy, lanes go first. But not always: if compactions
-//! never ran, every lookup would have to check ever more files. So their threads get about a third of a lane's
-//! share when both want a core. RocksDB's own setting is a niceness of 19, which would give them next to nothing.
+//! A compaction can wait, records cannot: if the cores are busy, lanes take precedence. But compactions must not
+//! starve: otherwise every lookup would have to check ever more files. So when a compaction thread and a lane compete
+//! for a core, the thread gets about a third of the lane's share. RocksDB's own setting, a niceness of 19, would leave
+//! the threads next to nothing.
 
-/// How much nicer compaction threads are than the process.
+/// The niceness of compaction threads, relative to the process's.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 5;
-/// RocksDB's system name for its low-priority threads, which compact.
+/// The prefix of the names of RocksDB's low-priority threads, which run compactions.
 #[cfg(target_os = "linux")]
-const NAME: &str = "rocksdb:low";
+const THREAD_NAME: &str = "rocksdb:low";
 
 /// Lowers the priority of the existing compaction threads. They belong to the process, not to one store.
 #[cfg(target_os = "linux")]
-pub(super) fn let_compactions_yield() {
+pub(super) fn lower_compaction_priority() {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return };
     // The whole process may have been started with a niceness.
     let Ok(own) = rustix::process::getpriority_process(None) else { return };
     for thread in threads.flatten() {
-        let is_named = std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.starts_with(NAME));
+        let name = std::fs::read_to_string(thread.path().join("comm"));
+        let is_compaction = name.is_ok_and(|name| name.starts_with(THREAD_NAME));
         let number = thread.file_name().to_str().and_then(|number| number.parse().ok());
-        if let Some(thread) = number.filter(|_| is_named).and_then(rustix::process::Pid::from_raw)
+        if let Some(thread) = number.filter(|_| is_compaction).and_then(rustix::process::Pid::from_raw)
             && let Err(error) = rustix::process::setpriority_process(Some(thread), own + NICENESS)
         {
-            tracing::debug!(%error, "compactions keep their priority");
+            tracing::debug!(%error, "the priority of a compaction thread could not be lowered");
         }
     }
 }
 
 /// On other systems, threads cannot be found by name.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn let_compactions_yield() {}
+pub(super) fn lower_compaction_priority() {}
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
@@ -39,7 +41,7 @@ mod tests {
     use crate::state::{Memory, Store};
 
     #[test]
-    fn compaction_threads_are_nicer_than_others() {
+    fn compaction_threads_have_a_lower_priority_than_flush_threads() {
         let dir = tempfile::tempdir().unwrap();
         let _store = Store::open(&dir.path().join("store"), &Memory::new(64 << 20)).unwrap();
         let (mut compacting, mut flushing) = (Vec::new(), Vec::new());
@@ -55,10 +57,10 @@ mod tests {
             }
         }
         // Flush threads are as nice as the process; no thread is nicer than 19.
-        assert!(!flushing.is_empty(), "those of high priority flush");
+        assert!(!flushing.is_empty(), "RocksDB flushes on its high-priority threads");
         let expected = (flushing[0] + NICENESS).min(19);
         assert!(flushing.iter().all(|nice| *nice == flushing[0]), "{flushing:?}");
-        // RocksDB has started no additional ones for the store.
+        // RocksDB has started no additional compaction threads for the store.
         assert_eq!(compacting, [expected; COMPACTION_THREADS as usize]);
     }
 }

@@ -4,7 +4,7 @@
 //! state_dir/                  0700 if ratchet created it
 //!   .ratchet-state            the marker: ratchet may remove what is in the slots
 //!   slot-0/                   0700; one process at a time
-//!     lock                    locked for as long as the process lives
+//!     lock                    locked while the process lives
 //!     payments/               a topology
 //!       orders-3/             a task's store (topic and partition)
 //!       orders-3.aside/       its predecessor, until the one above is complete: see `super::aside`
@@ -27,19 +27,19 @@ use crate::lock::FileLock;
 use crate::record::TopicPartition;
 
 /// The file that marks a state folder.
-const MARKER: &str = ".ratchet-state";
+const MARKER_FILE: &str = ".ratchet-state";
 const MARKER_TEXT: &str = "This folder belongs to ratchet: it holds its stores, which can be rebuilt from the changelogs.\n\
     ratchet removes files in its slots. Keep nothing else here.\n";
 /// Prefix of a slot's name; its number follows.
-const SLOT: &str = "slot-";
+const SLOT_PREFIX: &str = "slot-";
 /// The file that holds a slot's lock.
-const LOCK: &str = "lock";
+const LOCK_FILE: &str = "lock";
 /// A folder that a new file system may contain.
 const LOST_AND_FOUND: &str = "lost+found";
 /// Maximum number of processes that can share a state folder.
 const SLOTS_MAX: u32 = 256;
 /// Accessible to this user only.
-const MODE_FILE: u32 = 0o600;
+const FILE_MODE: u32 = 0o600;
 
 /// One process's slot of the state folder, locked until the last clone is dropped or the process ends.
 #[derive(Clone, Debug)]
@@ -50,19 +50,19 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Takes the first slot of the state folder `root` that no other process has, creating folder and slot
-    /// if necessary. Slots keep their stores, so a restarted process finds its own as long
-    /// as the number of processes stays the same.
+    /// Takes the first slot of the state folder `root` that no other process has, creating folder and slot if
+    /// necessary. Slots keep their stores, so a restarted process finds its own stores as long as the number of
+    /// processes stays the same.
     pub fn lock(root: &Path) -> Result<Self, Error> {
         folder::make(root).map_err(|error| Error::from_io(root, &error))?;
         let root = fs::canonicalize(root).map_err(|error| Error::from_io(root, &error))?;
         mark(&root)?;
-        // Only now: a folder that is rejected is left unchanged.
+        // Not before: a rejected folder is left unchanged.
         folder::close(&root).map_err(|error| Error::from_io(&root, &error))?;
         for number in 0..SLOTS_MAX {
-            let slot = root.join(format!("{SLOT}{number}"));
+            let slot = root.join(format!("{SLOT_PREFIX}{number}"));
             create_dir(&slot)?;
-            let path = slot.join(LOCK);
+            let path = slot.join(LOCK_FILE);
             match FileLock::try_take(&path) {
                 Ok(Some(lock)) => return Ok(Self { slot, _lock: Some(Arc::new(lock)) }),
                 Ok(None) => {}
@@ -79,9 +79,9 @@ impl StateDir {
     /// Locks all existing slots of the state folder `root`, so that no process uses any store in it.
     pub fn lock_all(root: &Path) -> Result<Vec<FileLock>, Error> {
         let mut locks = Vec::new();
-        for slot in (0..SLOTS_MAX).map(|number| root.join(format!("{SLOT}{number}"))) {
+        for slot in (0..SLOTS_MAX).map(|number| root.join(format!("{SLOT_PREFIX}{number}"))) {
             if slot.is_dir() {
-                let lock = FileLock::try_take(&slot.join(LOCK)).map_err(|error| Error::from_io(&slot, &error))?;
+                let lock = FileLock::try_take(&slot.join(LOCK_FILE)).map_err(|error| Error::from_io(&slot, &error))?;
                 locks.push(lock.ok_or(Error::InUse { path: slot })?);
             }
         }
@@ -105,24 +105,24 @@ impl StateDir {
     }
 }
 
-/// A name as a file name. Names that are valid in Kafka are unchanged; anything else that a cluster may allow in a
-/// topic's name is escaped, so that no name leads out of the slot.
+/// A file name for a topology or a topic. Names that are valid in Kafka are unchanged; any other character is escaped,
+/// so that no name leads out of the slot.
 pub(super) fn file_name(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    for (at, byte) in name.bytes().enumerate() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-') || (byte == b'.' && at > 0) {
-            out.push(char::from(byte));
+    let mut escaped = String::with_capacity(name.len());
+    for (index, byte) in name.bytes().enumerate() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-') || (byte == b'.' && index > 0) {
+            escaped.push(char::from(byte));
         } else {
-            write!(out, "%{byte:02X}").expect("a string takes all text");
+            write!(escaped, "%{byte:02X}").expect("a string takes all text");
         }
     }
-    out
+    escaped
 }
 
 /// Whether a folder has a slot's name.
 fn is_slot(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    name.strip_prefix(SLOT).is_some_and(|number| number.parse::<u32>().is_ok())
+    name.strip_prefix(SLOT_PREFIX).is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 /// Creates `dir`, a slot or a store, accessible to this user only.
@@ -132,7 +132,7 @@ pub(super) fn create_dir(dir: &Path) -> Result<(), Error> {
 
 /// Marks `root` as a state folder if it is empty; an error if it is neither empty nor marked.
 fn mark(root: &Path) -> Result<(), Error> {
-    let marker = root.join(MARKER);
+    let marker = root.join(MARKER_FILE);
     if marker.exists() {
         return Ok(());
     }
@@ -148,7 +148,7 @@ fn mark(root: &Path) -> Result<(), Error> {
         .write(true)
         .create(true)
         .truncate(false)
-        .mode(MODE_FILE)
+        .mode(FILE_MODE)
         .open(&marker)
         .map_err(|error| Error::from_io(&marker, &error))?;
     file.write_all(MARKER_TEXT.as_bytes()).map_err(|error| Error::from_io(&marker, &error))
@@ -159,13 +159,13 @@ pub(super) fn free_bytes(dir: &Path) -> Result<u64, Error> {
     folder::free_bytes(dir).map_err(|error| Error::from_io(dir, &error))
 }
 
-/// Makes sure that `dir`, which must exist, is inside a slot of a marked state folder; returns its real
-/// path. Links are followed first: what they lead to outside is not ours to remove.
-pub(super) fn removable(dir: &Path) -> Result<PathBuf, Error> {
-    let real = fs::canonicalize(dir).map_err(|error| Error::from_io(dir, &error))?;
-    // It can be neither the state folder itself nor a slot: the marker is at least two folders above.
-    if real.ancestors().skip(2).any(|above| above.join(MARKER).is_file()) {
-        Ok(real)
+/// Checks that `dir`, which must exist, is inside a slot of a marked state folder; returns its path without symbolic
+/// links. Links are followed first, so that no folder outside the state folder is removed.
+pub(super) fn removable_path(dir: &Path) -> Result<PathBuf, Error> {
+    let real_path = fs::canonicalize(dir).map_err(|error| Error::from_io(dir, &error))?;
+    // The marker must be at least two folders above: `dir` is neither the state folder itself nor a slot.
+    if real_path.ancestors().skip(2).any(|ancestor| ancestor.join(MARKER_FILE).is_file()) {
+        Ok(real_path)
     } else {
         Err(Error::Unmarked { path: dir.to_owned() })
     }
@@ -173,9 +173,9 @@ pub(super) fn removable(dir: &Path) -> Result<PathBuf, Error> {
 
 /// Renames a store's folder, durably when this returns.
 pub(super) fn rename(from: &Path, to: &Path) -> Result<(), Error> {
-    removable(from)?;
+    removable_path(from)?;
     let _call = DiskCall::begin(from, "rename");
-    // Renaming onto a folder that is not empty fails: a store set aside is never overwritten.
+    // Renaming onto a folder that is not empty fails, so a store that was set aside is never overwritten.
     fs::rename(from, to).map_err(|error| Error::from_io(from, &error))?;
     from.parent().map_or(Ok(()), sync)
 }
@@ -188,22 +188,22 @@ pub(super) fn sync(folder: &Path) -> Result<(), Error> {
 }
 
 /// The folders of a topology's tasks, in all slots of the state folder `root`.
-pub(super) fn folders(root: &Path, topology: &str) -> Result<Vec<PathBuf>, Error> {
-    let mut all = Vec::new();
+pub(super) fn task_folders(root: &Path, topology: &str) -> Result<Vec<PathBuf>, Error> {
+    let mut folders = Vec::new();
     for slot in entries(root)? {
         if is_slot(&slot) {
-            all.extend(entries(&slot.join(topology))?);
+            folders.extend(entries(&slot.join(topology))?);
         }
     }
-    Ok(all)
+    Ok(folders)
 }
 
 /// The entries of a folder; none if it does not exist.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    let failed = |error: io::Error| Error::from_io(folder, &error);
-    let all = match fs::read_dir(folder) {
+    let to_error = |error: io::Error| Error::from_io(folder, &error);
+    let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        all => all.map_err(failed)?,
+        entries => entries.map_err(to_error)?,
     };
-    all.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
+    entries.map(|entry| entry.map(|entry| entry.path()).map_err(to_error)).collect()
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a store, distinguished by what has to be done about it.
+//! Errors of stores and of the state folder, distinguished by what has to be done about them.
 //!
 //! RocksDB's C interface returns errors as text only, so they are distinguished by the words that its
 //! `Status::ToString` and the operating system's `strerror` put into them.
@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An operation of a store or the state folder that failed.
+/// An error of a store or the state folder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Another process, or another lane of this one, has the store open.
@@ -15,16 +15,16 @@ pub enum Error {
         /// The store's folder.
         path: PathBuf,
     },
-    /// The store's files are incomplete or not what was written. It can be wiped and rebuilt.
+    /// The store's files are incomplete or altered. The store can be wiped and rebuilt.
     #[error("the store {} is damaged ({reason}); it can be removed and is then rebuilt from the changelog", .path.display())]
     Damaged {
         /// The store's folder.
         path: PathBuf,
-        /// What was found.
+        /// The damage that was found.
         reason: String,
     },
-    /// No space left, a quota reached, or a file size limit. Nothing that was committed is lost: the
-    /// store remains in an earlier state, and the changelog has the rest.
+    /// No space is left, or a quota or a limit on file sizes is reached. No commit is lost: the store keeps an earlier
+    /// state, and the changelog has the later commits.
     #[error("no space for {} ({reason}); free some space on that disk or lift the quota", .path.display())]
     Full {
         /// The path that could not grow.
@@ -32,7 +32,7 @@ pub enum Error {
         /// The system's message.
         reason: String,
     },
-    /// This process may not write there.
+    /// This process may not write to the path.
     #[error("{} cannot be written ({reason}); give it to the user that runs ratchet, or set another state_dir", .path.display())]
     NotWritable {
         /// The path that could not be written.
@@ -51,16 +51,16 @@ pub enum Error {
     NoSlot {
         /// The state folder.
         root: PathBuf,
-        /// How many slots there are.
+        /// The number of slots.
         slots: u32,
     },
-    /// A folder outside a marked state folder is never removed.
+    /// The folder lies outside a marked state folder, and therefore is not removed.
     #[error("{} does not lie in a slot of a state folder of ratchet, so it is not removed; remove it by hand", .path.display())]
     Unmarked {
         /// The folder.
         path: PathBuf,
     },
-    /// The changelog has a key that belongs in stores only: it was not written by ratchet.
+    /// The changelog holds a key that only stores have: another program has written it.
     #[error(
         "the changelog of {} holds the key of a store's own position, which ratchet never writes there: another \
          program writes to the changelog; stop that program and give the topology a new name and a new output topic to begin anew",
@@ -81,8 +81,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a later start may succeed without a change to this program's input: another process may have ended, or the
-    /// disk may have space again.
+    /// Whether a later start may succeed without a change to this program's input: another process may have ended, or
+    /// the disk may have space again.
     pub fn may_pass(&self) -> bool {
         !matches!(
             self,
@@ -121,19 +121,19 @@ impl Error {
     pub(super) fn from_rocksdb(path: &Path, error: &rocksdb::Error) -> Self {
         let path = path.to_owned();
         let reason = error.as_ref().to_owned();
-        let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
+        let contains_any = |phrases: &[&str]| phrases.iter().any(|phrase| reason.contains(phrase));
         match error.kind() {
             rocksdb::ErrorKind::Corruption => Self::Damaged { path, reason },
-            _ if says(&["No space left", "Disk quota exceeded", "File too large", "Space limit reached"]) => {
+            _ if contains_any(&["No space left", "Disk quota exceeded", "File too large", "Space limit reached"]) => {
                 Self::Full { path, reason }
             }
-            _ if says(&["lock hold by current process", "While lock file"]) => Self::InUse { path },
-            _ if says(&["Permission denied", "Read-only file system", "Operation not permitted"]) => {
+            _ if contains_any(&["lock hold by current process", "While lock file"]) => Self::InUse { path },
+            _ if contains_any(&["Permission denied", "Read-only file system", "Operation not permitted"]) => {
                 Self::NotWritable { path, reason }
             }
             // A file named in MANIFEST or CURRENT is missing.
-            _ if says(&["No such file or directory"]) => Self::Damaged { path, reason },
-            _ if says(&["Too many open files"]) => {
+            _ if contains_any(&["No such file or directory"]) => Self::Damaged { path, reason },
+            _ if contains_any(&["Too many open files"]) => {
                 Self::Io { path, reason: format!("{reason}; raise the limit of open files (ulimit -n)") }
             }
             _ => Self::Io { path, reason },

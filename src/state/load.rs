@@ -1,9 +1,9 @@
-//! Bulk load: what a restore has read from the changelog, on its way into the store.
+//! The buffer of a bulk load: changelog records that a restore has read and the store has not yet ingested.
 //!
 //! Records are only appended here; sorting once per load is cheaper than finding the previous record of each
-//! key. A large load becomes a table file that RocksDB ingests as it is, bypassing its write buffers (measured
-//! at five times the speed of the next best way); for a small one the file would not pay. [`super::build`] sorts and
-//! writes the file.
+//! key. A large load becomes a table file that RocksDB ingests unchanged, bypassing its write buffers (measured
+//! at five times the speed of the next best way); for a small load a file would not pay. [`super::build`] sorts the
+//! records and writes the file.
 
 use std::path::Path;
 
@@ -11,37 +11,37 @@ use super::Error;
 use crate::format::{POSITION_KEY, STORE_META_KEY};
 use crate::sabotage::{self, Sabotage};
 
-/// Assumed size of an entry, key and value: buffers have space for as many as would fill them.
+/// The size of a typical entry, key and value. Buffers have space for as many typical entries as fill their memory.
 const ENTRY_BYTES: usize = 32;
 
-/// Changelog records to be loaded into a store; the last one of each key wins.
+/// Changelog records to be loaded into a store; the last record of each key wins.
 #[derive(Default)]
 pub struct LoadBuffer {
     entries: Vec<Entry>,
     bytes: Vec<u8>,
-    /// `None` if it is unbounded.
-    bound: Option<Box<dyn Bound>>,
+    /// `None` for an unbounded buffer.
+    bound: Option<Box<dyn BufferBound>>,
 }
 
-/// Bounds a buffer; dropped with it.
-pub trait Bound: Send + Sync {
-    /// Whether this many more records, of typical size, fit into `buffer`.
+/// The bound of a buffer; dropped with the buffer.
+pub trait BufferBound: Send + Sync {
+    /// Whether this many more records of typical size fit into `buffer`.
     fn has_room(&self, buffer: &LoadBuffer, records: usize) -> bool;
 }
 
 #[derive(Clone, Copy)]
 struct Entry {
-    /// [`key_head`] of the key: most comparisons need no more.
+    /// [`key_head`] of the key, which is enough for most comparisons.
     head: u128,
-    /// Where the key starts, followed by the value. Increases from put to put: of two records with the same key,
-    /// the later has the greater start.
+    /// Where the key starts; the value follows it. Of two records with the same key, the later one has the greater
+    /// start.
     start: usize,
     key_length: u32,
     /// [`DELETED`] for a tombstone.
     value_length: u32,
 }
 
-/// The value length that means a tombstone.
+/// The value length of a tombstone.
 const DELETED: u32 = u32::MAX;
 
 impl Entry {
@@ -55,7 +55,8 @@ impl Entry {
     }
 }
 
-/// A key's first bytes as a number, padded with zeros: if two differ, they have the same order as the keys.
+/// A key's first 16 bytes as a number, padded with zeros. If the numbers of two keys differ, they have the same order
+/// as the keys.
 pub fn key_head(key: &[u8]) -> u128 {
     if let Some(head) = key.first_chunk::<16>() {
         return u128::from_be_bytes(*head);
@@ -71,12 +72,12 @@ impl LoadBuffer {
         Self::default()
     }
 
-    /// The memory that a record of typical size takes.
+    /// The memory of a record of typical size.
     pub(super) const RECORD_BYTES: usize = ENTRY_BYTES + size_of::<Entry>();
 
-    /// An empty buffer for `records` of typical size, which `bound` keeps it to. All of its memory is allocated at once,
-    /// so nothing is moved as it fills; memory that is never written to costs nothing.
-    pub(super) fn allocated(records: usize, bound: Box<dyn Bound>) -> Self {
+    /// An empty buffer for this many records of typical size, which `bound` enforces. All of its memory is allocated at
+    /// once, so that nothing is moved while it fills; memory that is never written to costs nothing.
+    pub(super) fn allocated(records: usize, bound: Box<dyn BufferBound>) -> Self {
         Self {
             entries: Vec::with_capacity(records),
             bytes: Vec::with_capacity(records * ENTRY_BYTES),
@@ -84,44 +85,45 @@ impl LoadBuffer {
         }
     }
 
-    /// Whether `records` more, of typical size, fit into the memory of `most`.
-    pub(super) fn fits(&self, records: usize, most: usize) -> bool {
-        self.entries.len() + records <= most && self.bytes.len() + records * ENTRY_BYTES <= most * ENTRY_BYTES
+    /// Whether `records` more records of typical size fit into a buffer for `records_max`.
+    pub(super) fn fits(&self, records: usize, records_max: usize) -> bool {
+        self.entries.len() + records <= records_max
+            && self.bytes.len() + records * ENTRY_BYTES <= records_max * ENTRY_BYTES
     }
 
-    /// An empty buffer that allocates as it grows, for as long as `bound` permits.
-    pub fn bounded_by(bound: Box<dyn Bound>) -> Self {
+    /// An empty buffer that allocates memory as it grows, while `bound` permits.
+    pub fn bounded_by(bound: Box<dyn BufferBound>) -> Self {
         Self { bound: Some(bound), ..Self::default() }
     }
 
-    /// Whether this many more records, of typical size, fit.
+    /// Whether this many more records of typical size fit.
     pub fn has_room(&self, records: usize) -> bool {
         self.bound.as_ref().is_none_or(|bound| bound.has_room(self, records))
     }
 
     /// Adds a record; `None` deletes the key.
     pub fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
-        const FITS: &str = "keys and values are far below 4 GiB";
+        const NOT_HUGE: &str = "keys and values are far below 4 GiB";
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value.unwrap_or_default());
         self.entries.push(Entry {
             head: key_head(key),
             start,
-            key_length: u32::try_from(key.len()).expect(FITS),
+            key_length: u32::try_from(key.len()).expect(NOT_HUGE),
             value_length: value.map_or(DELETED, |value| {
-                u32::try_from(value.len()).ok().filter(|&length| length != DELETED).expect(FITS)
+                u32::try_from(value.len()).ok().filter(|&length| length != DELETED).expect(NOT_HUGE)
             }),
         });
     }
 
-    /// The memory that it has allocated.
+    /// The allocated memory, in bytes.
     #[cfg(test)]
     pub(super) fn allocated_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>() + self.bytes.capacity()
     }
 
-    /// The number of records, repeated keys included until it is sorted.
+    /// The number of records; before sorting, repeated keys count each time.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -131,12 +133,12 @@ impl LoadBuffer {
         self.entries.is_empty()
     }
 
-    /// The memory that the records take.
+    /// The memory that the records take, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len() + self.entries.len() * size_of::<Entry>()
     }
 
-    /// The last record added under `key`, `Some(None)` for a tombstone; `None` if there is none.
+    /// The value of the last record added under `key`: `Some(None)` for a tombstone, `None` if `key` has no record.
     pub fn last(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         let entry = self.entries.iter().rev().find(|entry| entry.key(&self.bytes) == key)?;
         Some(entry.value(&self.bytes))
@@ -144,31 +146,33 @@ impl LoadBuffer {
 
     fn find(&self, key: &[u8]) -> Option<usize> {
         let head = key_head(key);
-        let of = |entry: &Entry| entry.head.cmp(&head).then_with(|| entry.key(&self.bytes).cmp(key));
-        self.entries.binary_search_by(of).ok()
+        let compare = |entry: &Entry| entry.head.cmp(&head).then_with(|| entry.key(&self.bytes).cmp(key));
+        self.entries.binary_search_by(compare).ok()
     }
 
-    /// Moves the position record to a buffer of its own, which is empty if there is none. Only after
-    /// [`LoadBuffer::sort`].
+    /// Moves the position record to a buffer of its own, which stays empty if there is no position record. The records
+    /// must be [sorted](LoadBuffer::sort).
     pub fn split_position(&mut self) -> Self {
         let mut position = Self::new();
-        if let Some(at) = self.find(POSITION_KEY) {
-            let entry = self.entries.remove(at);
+        if let Some(index) = self.find(POSITION_KEY) {
+            let entry = self.entries.remove(index);
             position.put(entry.key(&self.bytes), entry.value(&self.bytes));
         }
         position
     }
 
-    /// Sorts by key and drops all but the last record of each. `dir` is the folder of the store that they are for, used
-    /// in the error if they cannot be from a changelog.
+    /// Sorts the records by key, and drops all but the last record of each key.
+    ///
+    /// # Errors
+    /// [`Error::ReservedKey`], which names the store's folder `dir`, if the records cannot be from a changelog.
     pub fn sort(&mut self, dir: &Path) -> Result<(), Error> {
         let Self { entries, bytes, .. } = self;
         entries.sort_unstable_by(|a, b| {
             let (first, later) = if sabotage::is_on(Sabotage::LoadOldestWins) { (b, a) } else { (a, b) };
             a.head.cmp(&b.head).then_with(|| a.key(bytes).cmp(b.key(bytes))).then(later.start.cmp(&first.start))
         });
-        // Of equal keys, the first one is kept, which is the latest.
-        entries.dedup_by(|later, kept| later.head == kept.head && later.key(bytes) == kept.key(bytes));
+        // Of equal keys, the first entry is kept, which is the latest record.
+        entries.dedup_by(|entry, kept| entry.head == kept.head && entry.key(bytes) == kept.key(bytes));
         if self.find(STORE_META_KEY).is_some() {
             return Err(Error::ReservedKey { path: dir.to_owned() });
         }

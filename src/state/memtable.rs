@@ -1,15 +1,15 @@
-//! The memtable: what was committed and is not in a store's files yet, in a hash table.
+//! The memtable of a store: hash tables of the commits that are not in the store's files yet.
 //!
-//! Commits go into the active table. Full, it is frozen: the files take it in as a whole, with the meta of its last
-//! commit, and lookups go on to ask it until they have. So what is on the disk after a crash is some earlier commit, as
-//! ever; what the tables held is read again from the changelog, which is why they are bounded by its records, too.
-//! The table that was taken in last stays as a cache, as long as there is memory: a hot set is not read from the files
-//! after each freeze.
+//! Commits go into the active table. When that table is full, it is frozen: the files ingest it as a whole, with the
+//! meta of its last commit, and until they have, lookups still search it. So the disk always holds the state after some
+//! commit. After a crash, the records of tables that were not ingested are read again from the changelog; therefore the
+//! number of changelog records in them is bounded, too. The table that was ingested last stays as a cache while there
+//! is memory for it, so that a hot set is not read from the files after each freeze.
 //!
-//! RocksDB has a memtable of its own, a sorted list in which each write searches for its place. It gets what is too little
-//! for a table file.
+//! RocksDB has a memtable of its own, a sorted list in which each write searches for its place. It is used only for
+//! loads and memtables that are too small for a table file.
 //!
-//! All memtables of a process share a [`Budget`].
+//! All memtables of a process share a [`MemtableBudget`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,29 +22,30 @@ use super::records::Put;
 use crate::format::{STORE_META_KEY, StoreMeta};
 use crate::sabotage::{self, Sabotage};
 
-/// How many frozen tables of a store may wait for its files; a commit that needs one more waits, too.
-const WAITING_MAX: usize = 2;
-/// One store's share of the budget is for its active table and the one before.
-const TABLES: usize = 2;
+/// The most frozen tables of a store that may be pending, that is, not in its files. A commit that would freeze one
+/// more waits.
+const PENDING_MAX: usize = 2;
+/// One store's share of the budget is for its active table and the table frozen before.
+const TABLES_PER_STORE: usize = 2;
 
-/// A table that is not written to any more.
-pub struct Frozen {
+/// A table that accepts no more writes.
+pub struct FrozenMemtable {
     records: Overlay,
     meta: StoreMeta,
 }
 
-impl Frozen {
+impl FrozenMemtable {
     /// The meta of its last commit.
     pub fn meta(&self) -> &StoreMeta {
         &self.meta
     }
 
-    /// The memory that its records take.
+    /// The size of its records, in bytes.
     pub fn bytes(&self) -> usize {
         self.records.bytes()
     }
 
-    /// Passes on its records in the order of their keys, its meta in its place among them; up to the first failure.
+    /// Passes its records and its meta to `put`, in the order of their keys, up to the first failure.
     pub fn try_each_with_meta<E>(&self, mut put: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>) -> Result<(), E> {
         let records = self.records.in_order();
         let (mut before, mut after) = records.split(STORE_META_KEY);
@@ -53,7 +54,7 @@ impl Frozen {
         after.try_for_each(|(key, value)| put(key, value))
     }
 
-    /// Passes on its records in the order of their keys, without its meta.
+    /// Passes its records, without its meta, to `put`, in the order of their keys.
     pub fn each(&self, put: &mut Put<'_>) {
         self.records.in_order().iter().for_each(|(key, value)| put(key, value));
     }
@@ -61,41 +62,42 @@ impl Frozen {
 
 /// A store's tables.
 pub(super) struct Memtable {
-    budget: Arc<Budget>,
+    budget: Arc<MemtableBudget>,
     active: Overlay,
-    /// The meta of the last commit in the active table; `None` if there is none.
+    /// The meta of the last commit in the active table; `None` if that table has no commit.
     meta: Option<StoreMeta>,
-    /// How many changelog records have gone into the active table.
+    /// The number of changelog records that went into the active table.
     records: usize,
-    /// Oldest first. The last `waiting` of them are not in the files yet.
-    frozen: VecDeque<Arc<Frozen>>,
-    waiting: usize,
-    /// What the budget knows of.
-    charged: usize,
+    /// The frozen tables, oldest first. The last `pending` of them are not in the files yet.
+    frozen: VecDeque<Arc<FrozenMemtable>>,
+    pending: usize,
+    /// The bytes that the budget counts for this memtable.
+    charged_bytes: usize,
 }
 
 impl Memtable {
-    /// An empty one.
-    pub fn new(budget: Arc<Budget>) -> Self {
+    /// An empty memtable.
+    pub fn new(budget: Arc<MemtableBudget>) -> Self {
         budget.stores.fetch_add(1, Ordering::Relaxed);
         let (active, frozen) = (Overlay::new(), VecDeque::new());
-        Self { budget, active, meta: None, records: 0, frozen, waiting: 0, charged: 0 }
+        Self { budget, active, meta: None, records: 0, frozen, pending: 0, charged_bytes: 0 }
     }
 
-    /// The newest meta, unless it is the files'.
+    /// The newest meta; `None` if the files have it.
     pub fn meta(&self) -> Option<&StoreMeta> {
-        let waiting = self.frozen.back().filter(|_| self.waiting > 0);
-        self.meta.as_ref().or_else(|| waiting.map(|frozen| frozen.meta()))
+        let pending_table = self.frozen.back().filter(|_| self.pending > 0);
+        self.meta.as_ref().or_else(|| pending_table.map(|frozen| frozen.meta()))
     }
 
-    /// The last value of a key, as [`Overlay::get`] says it.
+    /// The last value of a key, in the form of [`Overlay::get`].
     pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
-        if self.is_blank() { None } else { Overlay::first_of(self.newest_first(), key) }
+        if self.has_no_keys() { None } else { Overlay::get_first(self.newest_first(), key) }
     }
 
-    /// The last value of each of these keys, the same way, passed on with the key's number.
-    pub fn get_each<'a>(&'a self, keys: &[&[u8]], found: impl FnMut(usize, Option<Option<&'a [u8]>>)) {
-        Overlay::first_of_each(self.newest_first(), keys, found);
+    /// Passes the last value of each of these keys to `on_value`, with the key's index, in the form of
+    /// [`Overlay::get`].
+    pub fn get_each<'a>(&'a self, keys: &[&[u8]], on_value: impl FnMut(usize, Option<Option<&'a [u8]>>)) {
+        Overlay::get_first_of_each(self.newest_first(), keys, on_value);
     }
 
     fn newest_first(&self) -> impl Iterator<Item = &Overlay> + Clone {
@@ -103,8 +105,8 @@ impl Memtable {
         [&self.active].into_iter().chain(frozen.map(|frozen| &frozen.records))
     }
 
-    /// Whether no key can be found in it.
-    pub fn is_blank(&self) -> bool {
+    /// Whether neither the active table nor a frozen one has a key.
+    pub fn has_no_keys(&self) -> bool {
         self.active.is_empty() && self.frozen.is_empty()
     }
 
@@ -113,125 +115,131 @@ impl Memtable {
         self.active.put_all(overlay);
         self.records += overlay.len();
         self.meta = Some(meta.clone());
-        self.charge();
+        self.update_budget();
     }
 
-    /// Adds records, which are the last of their keys, with their meta.
+    /// Adds records, at most one for each key, and their meta.
     pub fn put_each<'a>(&mut self, records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>, meta: &StoreMeta) {
         self.active.put_each(records.inspect(|_| self.records += 1));
         self.meta = Some(meta.clone());
-        self.charge();
+        self.update_budget();
     }
 
-    /// Whether the active table is to be frozen.
+    /// Whether the active table is full and has to be frozen.
     pub fn is_full(&self) -> bool {
         self.budget.is_full(self.active.memory_bytes(), self.records)
     }
 
-    /// Whether one more frozen table would be too many.
-    pub fn is_backed_up(&self) -> bool {
-        self.waiting >= WAITING_MAX
+    /// Whether no further table may become pending.
+    pub fn is_pending_full(&self) -> bool {
+        self.pending >= PENDING_MAX
     }
 
-    /// Freezes the active table, if there was a commit since the last time. It is to be passed to the files.
-    pub fn freeze(&mut self) -> Option<Arc<Frozen>> {
+    /// Freezes the active table, unless it has no commit. The caller must pass the frozen table to the files.
+    pub fn freeze(&mut self) -> Option<Arc<FrozenMemtable>> {
         let meta = self.meta.take()?;
-        // The next will take as much, and need not grow.
-        let next = Overlay::as_large_as(&self.active);
-        let frozen = Arc::new(Frozen { records: std::mem::replace(&mut self.active, next), meta });
+        // The next table will become as large, and then need not grow.
+        let next = Overlay::with_capacity_of(&self.active);
+        let frozen = Arc::new(FrozenMemtable { records: std::mem::replace(&mut self.active, next), meta });
         self.records = 0;
         self.frozen.push_back(Arc::clone(&frozen));
-        self.waiting += 1;
+        self.pending += 1;
         self.trim();
         Some(frozen)
     }
 
-    /// Only so many of the frozen tables, the last ones, are not in the files yet.
-    pub fn set_waiting(&mut self, count: usize) {
-        self.waiting = count;
+    /// Records that the files lack only the last `count` frozen tables.
+    pub fn set_pending(&mut self, count: usize) {
+        self.pending = count;
         self.trim();
     }
 
-    /// Drops the tables that are in the files. The last of them is worth its memory, if there is any.
+    /// Drops the tables that are in the files, except the last one while there is memory for it.
     fn trim(&mut self) {
-        while self.frozen.len() > self.waiting + 1 {
+        while self.frozen.len() > self.pending + 1 {
             self.frozen.pop_front();
         }
-        self.charge();
+        self.update_budget();
         if self.budget.is_exceeded() {
-            self.drop_cached();
+            self.drop_ingested();
         }
     }
 
     /// Drops all tables that are in the files.
-    pub fn drop_cached(&mut self) {
-        self.frozen.drain(..self.frozen.len() - self.waiting);
-        self.charge();
+    pub fn drop_ingested(&mut self) {
+        self.frozen.drain(..self.frozen.len() - self.pending);
+        self.update_budget();
     }
 
-    /// How many keys it has that may not be in the files.
+    /// The number of keys in tables that are not in the files; a key counts once for each table.
     pub fn len(&self) -> usize {
-        let waiting = self.frozen.iter().rev().take(self.waiting);
-        self.active.len() + waiting.map(|frozen| frozen.records.len()).sum::<usize>()
+        let pending_tables = self.frozen.iter().rev().take(self.pending);
+        self.active.len() + pending_tables.map(|frozen| frozen.records.len()).sum::<usize>()
     }
 
-    /// Every key in it, as often as it is in a table.
+    /// The keys of all tables; a key appears once for each table.
     #[cfg(test)]
     pub fn keys(&self) -> Vec<Vec<u8>> {
         self.newest_first().flat_map(|table| table.iter().map(|(key, _)| key.to_vec())).collect()
     }
 
-    /// The memory that it takes.
+    /// The memory that all tables take, in bytes.
     pub fn bytes(&self) -> usize {
         self.newest_first().map(Overlay::memory_bytes).sum()
     }
 
-    fn charge(&mut self) {
+    fn update_budget(&mut self) {
         let bytes = self.bytes();
-        self.budget.change(self.charged, bytes);
-        self.charged = bytes;
+        self.budget.change(self.charged_bytes, bytes);
+        self.charged_bytes = bytes;
     }
 }
 
 impl Drop for Memtable {
     fn drop(&mut self) {
-        self.budget.change(self.charged, 0);
+        self.budget.change(self.charged_bytes, 0);
         self.budget.stores.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// What all tables may have together, and the bounds of one of them, whatever its share is.
+/// The bound of all tables together, and the bounds of one table, whatever its share is.
 #[derive(Clone, Debug)]
-pub struct Bounds {
-    /// All of them.
-    pub all: usize,
-    /// One.
+pub struct MemtableBounds {
+    /// The bound of all tables together.
+    pub total: usize,
+    /// The bounds of one table.
     pub table: RangeInclusive<usize>,
 }
 
-impl Bounds {
-    /// One table of so many that share it.
-    fn of_table(&self, tables: usize) -> usize {
-        (self.all / tables.max(1)).clamp(*self.table.start(), *self.table.end())
+impl MemtableBounds {
+    /// The share of one of this many tables.
+    fn share_of_table(&self, tables: usize) -> usize {
+        (self.total / tables.max(1)).clamp(*self.table.start(), *self.table.end())
     }
 }
 
-/// What all memtables of a process may take.
-pub struct Budget {
-    bytes: Bounds,
-    /// Changelog records in active tables: after a crash they are read again.
-    records: Bounds,
+/// The budget that all memtables of a process share.
+pub struct MemtableBudget {
+    bytes: MemtableBounds,
+    /// The bounds of the changelog records in active tables, which are read again after a crash.
+    records: MemtableBounds,
     stores: AtomicUsize,
+    /// In bytes.
     used: AtomicUsize,
-    /// Is told how much is used.
-    told: Box<dyn Fn(usize) + Send + Sync>,
+    /// Called with the number of bytes in use whenever it changes.
+    on_change: Box<dyn Fn(usize) + Send + Sync>,
 }
 
-impl Budget {
-    /// So many bytes, and so many changelog records. `told` is told how many bytes are used whenever that changes.
-    pub fn new(bytes: Bounds, records: Bounds, told: impl Fn(usize) + Send + Sync + 'static) -> Self {
+impl MemtableBudget {
+    /// A budget with these bounds of bytes and of changelog records. `on_change` is called with the number of bytes in
+    /// use whenever it changes.
+    pub fn new(
+        bytes: MemtableBounds,
+        records: MemtableBounds,
+        on_change: impl Fn(usize) + Send + Sync + 'static,
+    ) -> Self {
         let (stores, used) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { bytes, records, stores, used, told: Box::new(told) }
+        Self { bytes, records, stores, used, on_change: Box::new(on_change) }
     }
 
     /// The bytes in use.
@@ -239,29 +247,29 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether a store's table has its share of so many bytes and changelog records.
+    /// Whether an active table with this many bytes and changelog records has reached its share.
     fn is_full(&self, bytes: usize, records: usize) -> bool {
         let stores = self.stores.load(Ordering::Relaxed);
-        records >= self.records.of_table(stores) || bytes >= self.bytes.of_table(stores * TABLES)
+        records >= self.records.share_of_table(stores) || bytes >= self.bytes.share_of_table(stores * TABLES_PER_STORE)
     }
 
     fn is_exceeded(&self) -> bool {
-        self.used_bytes() > self.bytes.all
+        self.used_bytes() > self.bytes.total
     }
 
     fn change(&self, from: usize, to: usize) {
         if from == to {
             return;
         }
-        // Wraps around where it becomes less.
+        // Wraps around if `to` is less than `from`.
         let difference = to.wrapping_sub(from);
         let used = self.used.fetch_add(difference, Ordering::Relaxed).wrapping_add(difference);
-        (self.told)(used);
+        (self.on_change)(used);
     }
 }
 
-impl fmt::Debug for Budget {
+impl fmt::Debug for MemtableBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Budget").field("bytes", &self.bytes).field("used", &self.used).finish_non_exhaustive()
+        f.debug_struct("MemtableBudget").field("bytes", &self.bytes).field("used", &self.used).finish_non_exhaustive()
     }
 }

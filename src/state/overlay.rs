@@ -1,32 +1,34 @@
-//! A transaction's writes, in memory until Kafka has committed. Memtables have the same shape.
+//! A transaction's writes, in memory until Kafka has committed. Memtables have the same structure.
 //!
-//! Records lie one after the other in a [`Run`], and a hash table holds their places, each beside its key's hash: a write
-//! allocates nothing, clearing keeps the memory for the next transaction, and a look-up looks into memory twice. What is
-//! looked up in large ones is looked up many at a time, so that the processor waits for memory once for all of them.
+//! A [`RecordBuffer`] holds the records one after the other, and a hash table holds their places, each beside its key's
+//! hash: a write allocates nothing, clearing keeps the memory for the next transaction, and a lookup reads memory
+//! twice. In large overlays many keys are looked up at a time, so that the processor waits for memory once for all of
+//! them.
 //!
-//! All overlays of a process hash alike.
+//! All overlays of a process use the same hash function.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
 
-use super::run::Run;
+use super::record_buffer::RecordBuffer;
 
 /// How many keys are looked up at a time.
 const BLOCK: usize = 32;
-/// The places of the smallest table, and the largest part of them that is taken: [`TAKEN`] of [`TAKEN_OF`].
+/// The slots of the smallest table, and the largest fraction of slots that is used: [`FILL_NUMERATOR`] /
+/// [`FILL_DENOMINATOR`].
 const SLOTS_MIN: usize = 16;
-const TAKEN: usize = 7;
-const TAKEN_OF: usize = 10;
-/// If only one in so many is taken, the others are not touched to clear it.
-const FEW: usize = 16;
+const FILL_NUMERATOR: usize = 7;
+const FILL_DENOMINATOR: usize = 10;
+/// If fewer than one slot in this many are used, only the used slots are cleared.
+const SPARSE_SLOTS: usize = 16;
 
-/// The writes of one transaction, the last for each key. To abort, drop or clear it.
+/// The last write of one transaction for each key. To abort the transaction, drop or clear the overlay.
 #[derive(Default)]
 pub struct Overlay {
-    /// For each key its hash, in the upper half, and one more than its record's place; 0 if there is none. A key is at the
-    /// first free place from its hash's own on, so that hashes ascend, nearly.
+    /// Each used slot has a key's hash in the upper half and its record's place plus one in the lower half; a free slot
+    /// is 0. A key has the first slot that was free from its hash's home slot on, so that hashes nearly ascend.
     slots: Vec<u64>,
-    records: Run,
+    records: RecordBuffer,
     len: usize,
 }
 
@@ -45,7 +47,7 @@ impl KeyHash {
 /// A key with its hash.
 pub(super) type Hashed<'a> = (KeyHash, &'a [u8]);
 
-/// The place in its run of a record that a slot holds.
+/// The place of a used slot's record.
 fn place(slot: u64) -> u32 {
     slot as u32 - 1
 }
@@ -60,12 +62,12 @@ impl Overlay {
         Self::default()
     }
 
-    /// An empty one with room for what `other` holds.
-    pub(super) fn as_large_as(other: &Self) -> Self {
-        let slots = (other.len + 1) * TAKEN_OF / TAKEN;
-        let mut new = Self { slots: vec![0; slots.max(SLOTS_MIN)], ..Self::default() };
-        new.records.reserve(other.records.len());
-        new
+    /// An empty overlay with room for as many keys and bytes as `other` holds.
+    pub(super) fn with_capacity_of(other: &Self) -> Self {
+        let slots = (other.len + 1) * FILL_DENOMINATOR / FILL_NUMERATOR;
+        let mut overlay = Self { slots: vec![0; slots.max(SLOTS_MIN)], ..Self::default() };
+        overlay.records.reserve(other.records.len());
+        overlay
     }
 
     /// Writes `value`, or deletes the key if it is `None`. Panics beyond 4 GiB, far above any bound of a transaction.
@@ -73,15 +75,15 @@ impl Overlay {
         self.put_hashed(KeyHash::of(key), key, value);
     }
 
-    /// The same to a key of which this is the hash: with another one it would neither be found nor cleared.
+    /// Like [`Self::put`], with the key's hash. With a wrong hash the key would be neither found nor cleared.
     pub fn put_hashed(&mut self, hash: KeyHash, key: &[u8], value: Option<&[u8]>) {
         let free = match self.probe(hash, |place| self.records.key(place) == key) {
-            Probed::Found(place) => return self.records.set(place, value),
-            Probed::Free(at) => at,
+            ProbeResult::Found(place) => return self.records.set(place, value),
+            ProbeResult::Free(at) => at,
         };
         let place = self.records.push(key, value);
         let slot = u64::from(hash.0) << 32 | (u64::from(place) + 1);
-        if (self.len + 1) * TAKEN_OF > self.slots.len() * TAKEN {
+        if (self.len + 1) * FILL_DENOMINATOR > self.slots.len() * FILL_NUMERATOR {
             self.grow();
             self.insert(slot);
         } else {
@@ -90,52 +92,53 @@ impl Overlay {
         self.len += 1;
     }
 
-    /// Where a hash's own slot is.
-    fn home(&self, hash: KeyHash) -> usize {
+    /// The index of the slot where the search for a hash starts.
+    fn home_slot(&self, hash: KeyHash) -> usize {
         ((u64::from(hash.0) * self.slots.len() as u64) >> 32) as usize
     }
 
-    /// The slot after this one.
-    fn next(&self, at: usize) -> usize {
+    /// The index of the slot after this one.
+    fn next_slot(&self, at: usize) -> usize {
         if at + 1 == self.slots.len() { 0 } else { at + 1 }
     }
 
-    /// The first record of this hash that `is_its` accepts, or else the slot where it would be, 0 if there are none yet.
-    fn probe(&self, hash: KeyHash, is_its: impl Fn(u32) -> bool) -> Probed {
-        let mut at = self.home(hash);
+    /// The first record with this hash that `is_match` accepts, or else the index of the free slot for it.
+    fn probe(&self, hash: KeyHash, is_match: impl Fn(u32) -> bool) -> ProbeResult {
+        let mut at = self.home_slot(hash);
         loop {
             let Some(slot) = self.slots.get(at).copied().filter(|slot| *slot != 0) else {
-                return Probed::Free(at);
+                return ProbeResult::Free(at);
             };
-            if hash_of(slot) == hash && is_its(place(slot)) {
-                return Probed::Found(place(slot));
+            if hash_of(slot) == hash && is_match(place(slot)) {
+                return ProbeResult::Found(place(slot));
             }
-            at = self.next(at);
+            at = self.next_slot(at);
         }
     }
 
-    /// Puts the slot of a key that is not there.
+    /// Stores the slot of a new key.
     fn insert(&mut self, slot: u64) {
-        let mut at = self.home(hash_of(slot));
+        let mut at = self.home_slot(hash_of(slot));
         while self.slots[at] != 0 {
-            at = self.next(at);
+            at = self.next_slot(at);
         }
         self.slots[at] = slot;
     }
 
     fn grow(&mut self) {
-        let more = (self.slots.len() * 2).max(SLOTS_MIN);
-        let slots = std::mem::replace(&mut self.slots, vec![0; more]);
+        let slot_count = (self.slots.len() * 2).max(SLOTS_MIN);
+        let slots = std::mem::replace(&mut self.slots, vec![0; slot_count]);
         slots.into_iter().filter(|slot| *slot != 0).for_each(|slot| self.insert(slot));
     }
 
-    /// For each of these keys, at most [`BLOCK`], the first record with its hash; a key without one is not here. Has the
-    /// processor fetch slots and records from all places at once. There must be slots.
-    fn seek(&self, keys: &[Hashed<'_>]) -> [Option<u32>; BLOCK] {
-        black_box(keys.iter().fold(0, |sum, (hash, _)| sum ^ self.slots[self.home(*hash)]));
+    /// For each of these keys, at most [`BLOCK`], the place of the first record with the key's hash; `None` if the
+    /// overlay does not have the key. The processor fetches all slots, and then all records, at once. The table must
+    /// have slots.
+    fn find_by_hash(&self, keys: &[Hashed<'_>]) -> [Option<u32>; BLOCK] {
+        black_box(keys.iter().fold(0, |sum, (hash, _)| sum ^ self.slots[self.home_slot(*hash)]));
         let mut first = [None; BLOCK];
         for ((hash, _), first) in keys.iter().zip(&mut first) {
-            if let Probed::Found(place) = self.probe(*hash, |_| true) {
+            if let ProbeResult::Found(place) = self.probe(*hash, |_| true) {
                 *first = Some(place);
             }
         }
@@ -147,19 +150,19 @@ impl Overlay {
         first
     }
 
-    /// Has the processor fetch where keys of these hashes are looked up first, from all places at once.
+    /// Makes the processor fetch the home slots of these hashes, all at once.
     pub fn prefetch(&self, hashes: impl Iterator<Item = KeyHash>) {
         if !self.is_empty() {
-            black_box(hashes.fold(0, |sum, hash| sum ^ self.slots[self.home(hash)]));
+            black_box(hashes.fold(0, |sum, hash| sum ^ self.slots[self.home_slot(hash)]));
         }
     }
 
-    /// Writes everything that `later` holds.
+    /// Writes all records of `later`.
     pub(super) fn put_all(&mut self, later: &Self) {
         self.put_each(later.iter());
     }
 
-    /// Writes all of these.
+    /// Writes these records.
     pub(super) fn put_each<'a>(&mut self, mut records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>) {
         let (mut keys, mut values) = ([(KeyHash::default(), &[][..]); BLOCK], [None; BLOCK]);
         loop {
@@ -172,7 +175,7 @@ impl Overlay {
                 return;
             }
             if !self.is_empty() {
-                self.seek(&keys[..count]);
+                self.find_by_hash(&keys[..count]);
             }
             for ((hash, key), value) in keys[..count].iter().zip(values) {
                 self.put_hashed(*hash, key, value);
@@ -182,40 +185,40 @@ impl Overlay {
 
     /// The last value written under `key`: `None` if nothing was written, `Some(None)` if it was deleted.
     pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
-        // Most tasks have little in some of theirs.
+        // Checked first, because most tasks have overlays that are empty.
         if self.is_empty() { None } else { self.get_hashed(KeyHash::of(key), key) }
     }
 
-    /// The same of a key with this hash.
+    /// Like [`Self::get`], with the key's hash.
     pub fn get_hashed(&self, hash: KeyHash, key: &[u8]) -> Option<Option<&[u8]>> {
         match self.probe(hash, |place| self.records.key(place) == key) {
-            Probed::Found(place) => Some(self.records.value(place)),
-            Probed::Free(_) => None,
+            ProbeResult::Found(place) => Some(self.records.value(place)),
+            ProbeResult::Free(_) => None,
         }
     }
 
-    /// The last value written under `key` in the first of these that has it, as [`Overlay::get`] says it.
-    pub(super) fn first_of<'a>(overlays: impl Iterator<Item = &'a Self>, key: &[u8]) -> Option<Option<&'a [u8]>> {
+    /// The last value of `key` in the first of these overlays that has it, in the form of [`Overlay::get`].
+    pub(super) fn get_first<'a>(overlays: impl Iterator<Item = &'a Self>, key: &[u8]) -> Option<Option<&'a [u8]>> {
         let hash = KeyHash::of(key);
         overlays.filter(|overlay| !overlay.is_empty()).find_map(|overlay| overlay.get_hashed(hash, key))
     }
 
-    /// The same for many keys: passes each on with its number, in order.
-    pub(super) fn first_of_each<'a>(
+    /// Like [`Self::get_first`] for many keys: passes each value, with its key's index, to `on_value`, in order.
+    pub(super) fn get_first_of_each<'a>(
         overlays: impl Iterator<Item = &'a Self> + Clone,
         keys: &[&[u8]],
-        mut found: impl FnMut(usize, Option<Option<&'a [u8]>>),
+        mut on_value: impl FnMut(usize, Option<Option<&'a [u8]>>),
     ) {
         for (block, keys) in keys.chunks(BLOCK).enumerate() {
             let mut hashed = [(KeyHash::default(), &[][..]); BLOCK];
             keys.iter().zip(&mut hashed).for_each(|(key, hashed)| *hashed = (KeyHash::of(key), *key));
-            let values = Self::first_of_block(overlays.clone(), &hashed[..keys.len()]);
-            (0..keys.len()).for_each(|at| found(block * BLOCK + at, values[at]));
+            let values = Self::get_first_of_block(overlays.clone(), &hashed[..keys.len()]);
+            (0..keys.len()).for_each(|at| on_value(block * BLOCK + at, values[at]));
         }
     }
 
-    /// The same for at most [`BLOCK`] keys.
-    pub(super) fn first_of_block<'a>(
+    /// Like [`Self::get_first`] for at most [`BLOCK`] keys.
+    pub(super) fn get_first_of_block<'a>(
         overlays: impl Iterator<Item = &'a Self>,
         keys: &[Hashed<'_>],
     ) -> [Option<Option<&'a [u8]>>; BLOCK] {
@@ -224,11 +227,11 @@ impl Overlay {
         for (at, key) in keys.iter().enumerate() {
             (wanted[at], places[at]) = (*key, at);
         }
-        let mut left = keys.len();
+        let mut remaining = keys.len();
         for overlay in overlays.filter(|overlay| !overlay.is_empty()) {
-            let first = overlay.seek(&wanted[..left]);
+            let first = overlay.find_by_hash(&wanted[..remaining]);
             let mut missing = 0;
-            for at in 0..left {
+            for at in 0..remaining {
                 let (hash, key) = wanted[at];
                 let value = match first[at] {
                     Some(place) if overlay.records.key(place) == key => Some(overlay.records.value(place)),
@@ -240,7 +243,7 @@ impl Overlay {
                 (wanted[missing], places[missing]) = (wanted[at], places[at]);
                 missing += usize::from(value.is_none());
             }
-            left = missing;
+            remaining = missing;
         }
         values
     }
@@ -250,9 +253,9 @@ impl Overlay {
         self.records.iter()
     }
 
-    /// The records in their keys' order.
+    /// The records in the order of their keys.
     pub(super) fn in_order(&self) -> Ordered<'_> {
-        // A key's first 12 bytes, and its record's place: to sort numbers is far cheaper than to look at keys.
+        // A key's first 12 bytes, and its record's place: sorting numbers is far cheaper than comparing keys.
         let head = |place| {
             let (key, mut bytes) = (self.records.key(place), [0; 16]);
             let length = key.len().min(12);
@@ -262,13 +265,13 @@ impl Overlay {
         let mut order: Vec<u128> = Vec::with_capacity(self.len);
         order.extend(self.records.places().map(head));
         order.sort_unstable();
-        for alike in order.chunk_by_mut(|a, b| a >> 32 == b >> 32).filter(|alike| alike.len() > 1) {
-            alike.sort_unstable_by_key(|head| self.records.key(*head as u32));
+        for same_head in order.chunk_by_mut(|a, b| a >> 32 == b >> 32).filter(|same_head| same_head.len() > 1) {
+            same_head.sort_unstable_by_key(|head| self.records.key(*head as u32));
         }
         Ordered { records: &self.records, order }
     }
 
-    /// How many keys were written.
+    /// The number of keys that were written.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -278,13 +281,13 @@ impl Overlay {
         self.len == 0
     }
 
-    /// The bytes that keys and values take, with what says how long they are, and including values that were replaced by
-    /// longer ones.
+    /// The size of the records in bytes: keys, values and their lengths, including values that were replaced by longer
+    /// ones.
     pub fn bytes(&self) -> usize {
         self.records.len()
     }
 
-    /// The memory that it takes.
+    /// The memory that the overlay takes, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.records.len() + self.slots.len() * size_of::<u64>()
     }
@@ -296,13 +299,13 @@ impl Overlay {
 
     /// Removes all writes and keeps the memory.
     pub fn clear(&mut self) {
-        if self.len * FEW < self.slots.len() {
-            // From a key's own slot on all that are in a row, so that nothing that was pushed on by others is left.
+        if self.len * SPARSE_SLOTS < self.slots.len() {
+            // Clears all used slots that follow a key's home slot without a gap: the key may be in any of them.
             for (key, _) in self.records.iter() {
-                let mut at = self.home(KeyHash::of(key));
+                let mut at = self.home_slot(KeyHash::of(key));
                 while self.slots[at] != 0 {
                     self.slots[at] = 0;
-                    at = self.next(at);
+                    at = self.next_slot(at);
                 }
             }
         } else {
@@ -313,39 +316,39 @@ impl Overlay {
     }
 }
 
-/// The result of looking for a key.
-enum Probed {
-    /// Its record is here.
+/// The result of a search for a key.
+enum ProbeResult {
+    /// The place of the key's record.
     Found(u32),
-    /// There is none; its slot would be this one.
+    /// The key was not found; this is the index of the free slot for it.
     Free(usize),
 }
 
 /// A key and its last value, `None` if it is deleted.
 type Entry<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// An overlay's records in their keys' order.
+/// An overlay's records in the order of their keys.
 pub(super) struct Ordered<'a> {
-    records: &'a Run,
+    records: &'a RecordBuffer,
     order: Vec<u128>,
 }
 
 impl<'a> Ordered<'a> {
-    /// Passes on those before `key`, and those from there on.
+    /// The records before `key`, and the records from `key` on.
     pub fn split(&self, key: &[u8]) -> (impl Iterator<Item = Entry<'a>>, impl Iterator<Item = Entry<'a>>) {
         let at = self.order.partition_point(|head| self.records.key(*head as u32) < key);
         let (before, after) = self.order.split_at(at);
-        (of(self.records, before), of(self.records, after))
+        (entries_at(self.records, before), entries_at(self.records, after))
     }
 
-    /// All of them.
+    /// All records.
     pub fn iter(&self) -> impl Iterator<Item = Entry<'a>> {
-        of(self.records, &self.order)
+        entries_at(self.records, &self.order)
     }
 }
 
-/// The records of these heads; they lie anywhere, so some are fetched at a time.
-fn of<'a, 'b>(records: &'a Run, order: &'b [u128]) -> impl Iterator<Item = Entry<'a>> + use<'a, 'b> {
+/// The records of these heads. Their places are scattered, so the processor fetches a block of records at a time.
+fn entries_at<'a, 'b>(records: &'a RecordBuffer, order: &'b [u128]) -> impl Iterator<Item = Entry<'a>> + use<'a, 'b> {
     order.chunks(BLOCK).flat_map(move |block| {
         black_box(block.iter().fold(0, |sum, head| sum ^ records.touch(*head as u32, BLOCK)));
         block.iter().map(move |head| (records.key(*head as u32), records.value(*head as u32)))

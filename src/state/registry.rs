@@ -1,7 +1,7 @@
-//! Which stores this process has open, so that two lanes never have the same one open.
+//! The stores that this process has open: prevents two lanes from opening the same store.
 //!
-//! RocksDB's own lock would reject the second one too, but with an error in the middle of opening; here
-//! a lane can check, and check again until the previous holder has released it.
+//! RocksDB's own lock would prevent that too, but with an error in the middle of opening. Here a lane can check, and
+//! check again until the previous holder has released the lock.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -19,15 +19,15 @@ impl Registry {
         Self::default()
     }
 
-    /// Locks the store at `path`, as named by [`super::StateDir::task_dir`]; `None` while
-    /// another holds the lock.
+    /// Locks the store at `path`, as returned by [`super::StateDir::task_dir`]; `None` while another lane holds the
+    /// lock.
     pub fn try_lock(&self, path: &Path) -> Option<StoreLock> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.insert(path.to_owned()).then(|| StoreLock { registry: self.clone(), path: path.to_owned() })
     }
 }
 
-/// The lock on one store; released when dropped, so it has to outlive the store.
+/// The lock on one store. Dropping it releases the lock, so it has to outlive the store.
 #[derive(Debug)]
 pub struct StoreLock {
     registry: Registry,

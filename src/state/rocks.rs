@@ -1,8 +1,8 @@
 //! RocksDB on this machine's disk: see [`super::disk`].
 //!
 //! There is no write-ahead log. A write batch goes whole into one write buffer, write buffers reach the disk in
-//! order, and all keys share them; table files reach the disk at once. A frozen memtable's file has the meta's key among
-//! its own, which every write batch has, too: so RocksDB flushes what was written before it ingests the file.
+//! order, and all keys share them; table files reach the disk at once. A frozen memtable's file and every write batch
+//! contain the meta's key: so RocksDB flushes the earlier batches before it ingests the file.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -19,61 +19,62 @@ use rocksdb::{
     WriteBatch, WriteOptions,
 };
 
-use super::build::{self, Loaded, Pending, TableFile};
-use super::disk::{Disk, Files, Read, Take};
-use super::filling::Filling;
+use super::build::{self, BuiltLoad, PendingBuild, TableFile};
+use super::cache_filling::CacheFilling;
+use super::disk::{Disk, Files, Ingest, Read};
 use super::load::LoadBuffer;
-use super::memory::{BudgetShare, RocksMemory};
-use super::memtable::{Budget, Frozen};
+use super::memory::{LoadBufferShare, RocksMemory};
+use super::memtable::{FrozenMemtable, MemtableBudget};
 use super::records::{Put, Records};
 use super::stalls::DiskCall;
 use super::{Error, dir};
 use crate::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMeta};
 use crate::logs;
 
-/// Maximum number of keys looked up at once: more saves nothing and holds more blocks.
+/// The most keys looked up at once: more would save nothing and hold more blocks in memory.
 const GET_KEYS_MAX: usize = 512;
 /// A load or a memtable of at least this size becomes a table file.
 const INGEST_BYTES_MIN: usize = 2 << 20;
-/// From this number of table files in one load on, they are compacted during the load: each is part of every lookup.
+/// From this number of table files in one load on, they are compacted during the load, since every lookup has to check
+/// each of them.
 const LOAD_FILES_MAX: usize = 64;
-/// Pause between two attempts at a write that waits for flushes and compactions.
+/// The pause between two attempts at a write that waits for flushes and compactions.
 const STALL_STEP: Duration = Duration::from_millis(1);
 const STALL_STEPS_MAX: u32 = 30_000;
-/// With less free space than this, failed background work is attributed to a lack of space.
+/// With less free space than this, error_of background work is attributed to a lack of space.
 const FREE_BYTES_MIN: u64 = 64 << 20;
 
-/// An open RocksDB, and what is on its way into it.
+/// An open RocksDB database, with its pending loads and memtables.
 pub(super) struct Rocks {
     /// Loads that were submitted and not yet ingested, in order, each with the meta to be written after it. Dropped
-    /// before the rest, as they use the folder.
-    loads: VecDeque<(Pending<Loaded>, StoreMeta)>,
-    /// Memtables that are not in the database yet, in order; none while there are loads. Dropped before the rest, too.
-    tables: VecDeque<(Arc<Frozen>, Building)>,
-    /// How many table files the load has made, `None` if compactions run as usual.
+    /// before the other fields, since their builds use the folder.
+    loads: VecDeque<(PendingBuild<BuiltLoad>, StoreMeta)>,
+    /// Memtables that are not in the database yet, in order; empty while there are loads. Dropped before `db`, too.
+    tables: VecDeque<(Arc<FrozenMemtable>, BuildState)>,
+    /// The number of table files of the current load; `None` if compactions run as usual.
     load_files: Option<usize>,
     db: DB,
     dir: PathBuf,
     memory: RocksMemory,
-    filling: Filling,
+    cache_filling: CacheFilling,
     ingest_bytes_min: usize,
 }
 
-/// How far a memtable's file is.
-enum Building {
-    /// There will be none: it is small.
+/// The state of a memtable's file.
+enum BuildState {
+    /// The memtable is too small for a file, and is written instead.
     Small,
-    UnderWay(Pending<TableFile>),
-    /// The table could not be brought in.
+    UnderWay(PendingBuild<TableFile>),
+    /// Building, ingesting or writing the memtable has failed.
     Failed,
 }
 
-/// The only column family, which holds everything.
+/// The only column family, which holds all keys.
 fn column_family(db: &DB) -> &ColumnFamily {
     db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).expect("a store is opened with its column family")
 }
 
-/// Has `db`, whose folder is `dir`, ingest a file.
+/// Ingests a file into `db`, whose folder is `dir`.
 fn ingest(db: &DB, dir: &Path, file: &TableFile) -> Result<(), Error> {
     let mut options = IngestExternalFileOptions::default();
     // Hard-linked into place, not copied.
@@ -83,7 +84,7 @@ fn ingest(db: &DB, dir: &Path, file: &TableFile) -> Result<(), Error> {
 }
 
 impl Rocks {
-    /// Opens the database in `dir`, creating an empty one if there is none.
+    /// Opens the database in `dir`, creating an empty one if it does not exist.
     fn open(dir: &Path, memory: &RocksMemory) -> Result<Self, Error> {
         dir::create_dir(dir)?;
         // RocksDB identifies its locks by path within a process: a folder must have only one path.
@@ -92,12 +93,12 @@ impl Rocks {
         let db = open_db(&dir, memory)?;
         let memory = memory.clone();
         build::remove_leftovers(&dir)?;
-        Ok(Self::of(db, dir, memory))
+        Ok(Self::new(db, dir, memory))
     }
 
-    /// Opens the database in `dir` as it is on the disk, read-only; `None` if none was created yet.
+    /// Opens the database in `dir` read-only, in its state on the disk; `None` if it was not created yet.
     fn open_to_read(dir: &Path, memory: &RocksMemory) -> Result<Option<Self>, Error> {
-        if !dir.join("CURRENT").exists() && !holds_tables(dir)? {
+        if !dir.join("CURRENT").exists() && !has_table_files(dir)? {
             return Ok(None);
         }
         expect_whole_manifest(dir)?;
@@ -105,51 +106,53 @@ impl Rocks {
         let family = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
         let db = DB::open_cf_with_opts_for_read_only(&options, dir, family, false)
             .map_err(|error| Error::from_opening(dir, &error))?;
-        Ok(Some(Self::of(db, dir.to_owned(), memory.clone())))
+        Ok(Some(Self::new(db, dir.to_owned(), memory.clone())))
     }
 
-    fn of(db: DB, dir: PathBuf, memory: RocksMemory) -> Self {
-        let (loads, tables, filling) = (VecDeque::new(), VecDeque::new(), Filling::default());
-        Self { loads, tables, load_files: None, db, dir, memory, filling, ingest_bytes_min: INGEST_BYTES_MIN }
+    fn new(db: DB, dir: PathBuf, memory: RocksMemory) -> Self {
+        let (loads, tables, cache_filling) = (VecDeque::new(), VecDeque::new(), CacheFilling::default());
+        Self { loads, tables, load_files: None, db, dir, memory, cache_filling, ingest_bytes_min: INGEST_BYTES_MIN }
     }
 
-    /// Brings in the loads that are ready, or all of them.
-    fn take_loads(&mut self, wait: bool) -> Result<(), Error> {
+    /// Ingests the loads that are built; with `wait`, all loads.
+    fn ingest_loads(&mut self, wait: bool) -> Result<(), Error> {
         while let Some(outcome) = self.loads.front().and_then(|(first, _)| first.outcome(wait)) {
-            let (_, meta) = self.loads.pop_front().expect("it is the first");
+            let (_, meta) = self.loads.pop_front().expect("the queue has a first load");
             match outcome? {
-                Loaded::Records(buffer) => self.write(&all_of(&buffer), buffer.bytes(), &meta)?,
-                Loaded::File(file, position) => {
+                BuiltLoad::Records(buffer) => self.write(&records_of(&buffer), buffer.bytes(), &meta)?,
+                BuiltLoad::File(file, position) => {
                     let _call = DiskCall::begin(&self.dir, "load");
-                    self.hold_compactions()?;
+                    self.count_load_file()?;
                     ingest(&self.db, &self.dir, &file)?;
-                    // After the file: a crash in between leaves the older meta, from which everything is read again.
-                    self.write(&all_of(&position), position.bytes(), &meta)?;
+                    // After the file: a crash in between leaves the older meta, from whose offset the changelog is read
+                    // again.
+                    self.write(&records_of(&position), position.bytes(), &meta)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Brings in the memtables that are ready, or all of them. One that could not be brought in stays the first.
-    fn take_tables(&mut self, take: Take) -> Result<(), Error> {
-        while let Some((table, building)) = self.tables.front_mut() {
+    /// Ingests or writes the memtables that are ready, or all of them. A memtable for which that fails stays the first
+    /// one.
+    fn ingest_memtables(&mut self, mode: Ingest) -> Result<(), Error> {
+        while let Some((table, build_state)) = self.tables.front_mut() {
             let table = Arc::clone(table);
-            match building {
-                Building::Small => {
-                    *building = Building::Failed;
+            match build_state {
+                BuildState::Small => {
+                    *build_state = BuildState::Failed;
                     self.write(&|put| table.each(put), table.bytes(), table.meta())?;
                 }
-                Building::Failed if take == Take::Ready => return Ok(()),
-                Building::Failed => {
-                    let building = self.build(table)?;
-                    self.tables[0].1 = building;
+                BuildState::Failed if mode == Ingest::Ready => return Ok(()),
+                BuildState::Failed => {
+                    let build_state = self.build(table)?;
+                    self.tables[0].1 = build_state;
                     continue;
                 }
-                Building::UnderWay(pending) => {
+                BuildState::UnderWay(pending) => {
                     let _call = DiskCall::begin(&self.dir, "write");
-                    let Some(built) = pending.outcome(take == Take::All) else { return Ok(()) };
-                    *building = Building::Failed;
+                    let Some(built) = pending.outcome(mode == Ingest::All) else { return Ok(()) };
+                    *build_state = BuildState::Failed;
                     ingest(&self.db, &self.dir, &built?)?;
                 }
             }
@@ -158,15 +161,15 @@ impl Rocks {
         Ok(())
     }
 
-    fn build(&self, table: Arc<Frozen>) -> Result<Building, Error> {
+    fn build(&self, table: Arc<FrozenMemtable>) -> Result<BuildState, Error> {
         let (dir, options) = (self.dir.clone(), self.memory.options());
-        let work = move || build::frozen(&table, (&dir, &options));
-        Ok(Building::UnderWay(self.memory.builders().begin(&self.dir, work)?))
+        let work = move || build::build_memtable(&table, (&dir, &options));
+        Ok(BuildState::UnderWay(self.memory.builders().submit(&self.dir, work)?))
     }
 
-    /// Counts a load's table file. The first ones are not compacted until the load has ended: compacting them at
-    /// once takes resources that the load itself needs, and merges the same entries again and again.
-    fn hold_compactions(&mut self) -> Result<(), Error> {
+    /// Counts a load's table file. The first files are not compacted until the load has ended: compacting them at once
+    /// would take resources that the load itself needs, and merge the same entries again and again.
+    fn count_load_file(&mut self) -> Result<(), Error> {
         match &mut self.load_files {
             None => {
                 self.set_compactions(false)?;
@@ -182,12 +185,12 @@ impl Rocks {
         Ok(())
     }
 
-    fn set_compactions(&self, on: bool) -> Result<(), Error> {
-        let disabled = if on { "false" } else { "true" };
-        self.db.set_options(&[("disable_auto_compactions", disabled)]).map_err(|error| self.failed(&error))
+    fn set_compactions(&self, are_enabled: bool) -> Result<(), Error> {
+        let disabled = if are_enabled { "false" } else { "true" };
+        self.db.set_options(&[("disable_auto_compactions", disabled)]).map_err(|error| self.error_of(&error))
     }
 
-    /// Returns an error if background work fails for lack of space, rather than being merely behind.
+    /// Returns an error if background work fails for lack of space, and is not merely behind.
     fn expect_space(&self) -> Result<(), Error> {
         let free_bytes = dir::free_bytes(&self.dir)?;
         if self.property("rocksdb.background-errors") == 0 || free_bytes >= FREE_BYTES_MIN {
@@ -202,7 +205,7 @@ impl Rocks {
         value.ok().flatten().unwrap_or(0)
     }
 
-    fn failed(&self, error: &rocksdb::Error) -> Error {
+    fn error_of(&self, error: &rocksdb::Error) -> Error {
         Error::from_rocksdb(&self.dir, error)
     }
 }
@@ -211,7 +214,7 @@ impl Read for Rocks {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let _call = DiskCall::begin(&self.dir, "look up");
         let db = &self.db;
-        db.get_cf(&column_family(db), key).map_err(|error| self.failed(&error))
+        db.get_cf(&column_family(db), key).map_err(|error| self.error_of(&error))
     }
 
     fn scan(
@@ -223,7 +226,7 @@ impl Read for Rocks {
         let _call = DiskCall::begin(&self.dir, "read");
         let db = &self.db;
         let mut options = ReadOptions::default();
-        // A full scan must not evict what lookups need.
+        // A full scan must not evict blocks that lookups need.
         options.fill_cache(false);
         options.set_iterate_lower_bound([KIND_IDENTITY]);
         options.set_iterate_upper_bound([KIND_IDENTITY_DIGEST + 1]);
@@ -246,30 +249,30 @@ impl Read for Rocks {
             }
             entries.next();
         }
-        entries.status().map_err(|error| self.failed(&error))?;
+        entries.status().map_err(|error| self.error_of(&error))?;
         Ok(None)
     }
 }
 
 impl Files for Rocks {
-    fn get_sorted(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
+    fn get_sorted(&self, keys: &[&[u8]], on_value: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
         let _call = DiskCall::begin(&self.dir, "look up");
         let db = &self.db;
         let family = column_family(db);
         for (chunk, keys) in keys.chunks(GET_KEYS_MAX).enumerate() {
             let mut options = ReadOptions::default();
-            options.fill_cache(self.filling.next(|| self.memory.is_cache_full()));
+            options.fill_cache(self.cache_filling.fills_cache(|| self.memory.is_cache_full()));
             let values = db.batched_multi_get_cf_opt(&family, keys.iter().copied(), true, &options);
             for (at, value) in values.into_iter().enumerate() {
-                let value = value.map_err(|error| self.failed(&error))?;
-                found(chunk * GET_KEYS_MAX + at, value.as_deref());
+                let value = value.map_err(|error| self.error_of(&error))?;
+                on_value(chunk * GET_KEYS_MAX + at, value.as_deref());
             }
         }
         Ok(())
     }
 
-    /// If RocksDB's background work has fallen behind, RocksDB would block the write, and block it for
-    /// ever if the disk is full. So it is told to return an error instead, and the waiting is done here.
+    /// If RocksDB's background work is behind, RocksDB would block the write, and on a full disk block it for ever.
+    /// Therefore RocksDB is told to return an error instead, and this function waits and retries.
     fn write(&mut self, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Result<(), Error> {
         let _call = DiskCall::begin(&self.dir, "write");
         let db = &self.db;
@@ -280,7 +283,7 @@ impl Files for Rocks {
             match db.write_opt(batch(db, records, bytes, meta), &options) {
                 Ok(()) => return Ok(()),
                 Err(error) if error.kind() == rocksdb::ErrorKind::Incomplete => self.expect_space()?,
-                Err(error) => return Err(self.failed(&error)),
+                Err(error) => return Err(self.error_of(&error)),
             }
             #[expect(clippy::disallowed_methods, reason = "RocksDB's background work is waited for in real time")]
             thread::sleep(STALL_STEP);
@@ -296,41 +299,41 @@ impl Files for Rocks {
         let _call = DiskCall::begin(&self.dir, "flush");
         let db = &self.db;
         let options = FlushOptions::default();
-        db.flush_cf_opt(&column_family(db), &options).map_err(|error| self.failed(&error))
+        db.flush_cf_opt(&column_family(db), &options).map_err(|error| self.error_of(&error))
     }
 
     /// The table files are hard-linked.
     fn copy(&self, to: &Path) -> Result<(), Error> {
         let _call = DiskCall::begin(&self.dir, "copy");
         let copied = Checkpoint::new(&self.db).and_then(|checkpoint| checkpoint.create_checkpoint(to));
-        copied.map_err(|error| self.failed(&error))
+        copied.map_err(|error| self.error_of(&error))
     }
 
-    fn takes_at_once(&self, buffer: &LoadBuffer) -> bool {
+    fn fits_one_write(&self, buffer: &LoadBuffer) -> bool {
         buffer.bytes() < self.ingest_bytes_min
     }
 
-    /// Submits what was read, to be sorted and made into a file by another thread.
-    fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
+    /// Submits the load to another thread, which sorts it and makes a file of it.
+    fn add_load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
         let (dir, options, file_bytes_min) = (self.dir.clone(), self.memory.options(), self.ingest_bytes_min);
-        let work = move || build::load(buffer, (&dir, &options), file_bytes_min);
-        self.loads.push_back((self.memory.builders().begin(&self.dir, work)?, meta));
+        let work = move || build::build_load(buffer, (&dir, &options), file_bytes_min);
+        self.loads.push_back((self.memory.builders().submit(&self.dir, work)?, meta));
         Ok(())
     }
 
-    /// A small one is written; another thread makes a file of a large one.
-    fn add(&mut self, table: Arc<Frozen>) -> Result<(), Error> {
-        debug_assert!(self.loads.is_empty(), "what is loaded does not pass through a memtable");
+    /// Submits a large memtable to another thread, which makes a file of it. A small memtable will be written.
+    fn add_memtable(&mut self, table: Arc<FrozenMemtable>) -> Result<(), Error> {
+        debug_assert!(self.loads.is_empty(), "loaded records do not pass through a memtable");
         let is_small = table.bytes() < self.ingest_bytes_min;
-        let building = if is_small { Ok(Building::Small) } else { self.build(Arc::clone(&table)) };
-        // Nothing is lost if the threads could not be started: that is tried again.
-        self.tables.push_back((table, building.unwrap_or(Building::Failed)));
+        let build_state = if is_small { Ok(BuildState::Small) } else { self.build(Arc::clone(&table)) };
+        // If the builder threads could not be started, nothing is lost: a later call retries.
+        self.tables.push_back((table, build_state.unwrap_or(BuildState::Failed)));
         Ok(())
     }
 
-    fn take_over(&mut self, take: Take) -> Result<usize, Error> {
-        self.take_loads(take == Take::All)?;
-        self.take_tables(take)?;
+    fn ingest_pending(&mut self, mode: Ingest) -> Result<usize, Error> {
+        self.ingest_loads(mode == Ingest::All)?;
+        self.ingest_memtables(mode)?;
         Ok(self.loads.len() + self.tables.len())
     }
 
@@ -338,7 +341,7 @@ impl Files for Rocks {
         self.loads.clear();
     }
 
-    /// Lets compactions run as usual: nothing is being loaded any more.
+    /// Lets compactions run as usual.
     fn end_load(&mut self) -> Result<(), Error> {
         match self.load_files.take() {
             Some(_) => self.set_compactions(true),
@@ -348,12 +351,12 @@ impl Files for Rocks {
 
     fn is_empty(&self) -> Result<bool, Error> {
         let db = &self.db;
-        let mut all = db.raw_iterator_cf(&column_family(db));
-        all.seek_to_first();
-        if all.valid() {
+        let mut entries = db.raw_iterator_cf(&column_family(db));
+        entries.seek_to_first();
+        if entries.valid() {
             return Ok(false);
         }
-        all.status().map_err(|error| self.failed(&error))?;
+        entries.status().map_err(|error| self.error_of(&error))?;
         Ok(true)
     }
 
@@ -396,9 +399,9 @@ impl Disk for RocksMemory {
         if !self.exists(dir)? {
             return Ok(());
         }
-        let dir = dir::removable(dir)?;
+        let dir = dir::removable_path(dir)?;
         let _call = DiskCall::begin(&dir, "remove");
-        // Takes RocksDB's lock, which just removing the folder would not.
+        // Takes RocksDB's lock, unlike a mere removal of the folder.
         DB::destroy(&Options::default(), &dir).map_err(|error| Error::from_rocksdb(&dir, &error))?;
         match fs::remove_dir_all(&dir) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::from_io(&dir, &error)),
@@ -414,7 +417,7 @@ impl Disk for RocksMemory {
         if !self.exists(&path)? {
             return Ok(());
         }
-        let path = dir::removable(&path)?;
+        let path = dir::removable_path(&path)?;
         fs::remove_dir_all(&path).map_err(|error| Error::from_io(&path, &error))
     }
 
@@ -423,14 +426,14 @@ impl Disk for RocksMemory {
     }
 
     fn folders(&self, root: &Path, topology: &str) -> Result<Vec<PathBuf>, Error> {
-        dir::folders(root, topology)
+        dir::task_folders(root, topology)
     }
 
     fn load_buffer(&self) -> Option<LoadBuffer> {
-        self.share_for_load().map(BudgetShare::buffer)
+        self.load_buffer_share().map(LoadBufferShare::buffer)
     }
 
-    fn memtables(&self) -> Arc<Budget> {
+    fn memtables(&self) -> Arc<MemtableBudget> {
         Arc::clone(RocksMemory::memtables(self))
     }
 
@@ -440,19 +443,19 @@ impl Disk for RocksMemory {
 }
 
 impl Drop for Rocks {
-    /// Closing flushes what was written since the last flush: it may stall like any call.
+    /// Flushes the writes since the last flush, which may stall like any disk call.
     fn drop(&mut self) {
         let _call = DiskCall::begin(&self.dir, "close");
         self.loads.clear();
         self.tables.clear();
-        // A failure has already shown in the writes, and the next time the store is opened, what it lacks is read
-        // again.
+        // An error was already returned by the writes. When the store is next opened, the lost writes are read again
+        // from the changelog.
         let _ = self.db.flush_cf_opt(&column_family(&self.db), &FlushOptions::default());
     }
 }
 
 /// The records of a sorted buffer.
-fn all_of(buffer: &LoadBuffer) -> impl Fn(&mut Put<'_>) {
+fn records_of(buffer: &LoadBuffer) -> impl Fn(&mut Put<'_>) {
     |put| buffer.iter().for_each(|(key, value)| put(key, value))
 }
 
@@ -469,7 +472,7 @@ fn batch(db: &DB, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Writ
 
 fn open_db(dir: &Path, memory: &RocksMemory) -> Result<DB, Error> {
     // RocksDB treats a folder without CURRENT as empty, whatever else is in it.
-    if !dir.join("CURRENT").exists() && holds_tables(dir)? {
+    if !dir.join("CURRENT").exists() && has_table_files(dir)? {
         let reason = "its file CURRENT is gone".to_owned();
         return Err(Error::Damaged { path: dir.to_owned(), reason });
     }
@@ -479,7 +482,8 @@ fn open_db(dir: &Path, memory: &RocksMemory) -> Result<DB, Error> {
         .map_err(|error| Error::from_opening(dir, &error))
 }
 
-/// RocksDB does not return from some damage of its MANIFEST, and takes other damage for its end.
+/// Checks the MANIFEST before RocksDB reads it: with some damage RocksDB would never return, and it takes other damage
+/// for the end of the file.
 fn expect_whole_manifest(dir: &Path) -> Result<(), Error> {
     match logs::check_manifest(dir).map_err(|error| Error::from_io(dir, &error))? {
         None => Ok(()),
@@ -487,7 +491,7 @@ fn expect_whole_manifest(dir: &Path) -> Result<(), Error> {
     }
 }
 
-fn holds_tables(dir: &Path) -> Result<bool, Error> {
+fn has_table_files(dir: &Path) -> Result<bool, Error> {
     for entry in fs::read_dir(dir).map_err(|error| Error::from_io(dir, &error))? {
         let entry = entry.map_err(|error| Error::from_io(dir, &error))?;
         if Path::new(&entry.file_name()).extension().is_some_and(|extension| extension == "sst") {

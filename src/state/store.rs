@@ -1,21 +1,21 @@
 //! A task's RocksDB: the entries, the position record and the store's own meta in one column family.
 //!
-//! There is no write-ahead log: the changelog is one. A commit goes whole into one memtable ([`super::memtable`]),
-//! memtables reach the disk in order, each as a whole, and all keys share them: so what is on disk after a crash is
-//! some earlier commit as a whole, with the meta that belongs to it.
+//! There is no write-ahead log: the changelog serves as one. A commit goes whole into one memtable
+//! ([`super::memtable`]), memtables reach the disk in order, each as a whole, and all keys share them: so after a crash
+//! the disk has the state after some commit, with that commit's meta.
 //!
-//! A load breaks that rule, because table files reach the disk at once: so [`Store::begin_load`] first makes sure
-//! that the meta on disk names no transaction. A store that was killed while loading is partly ahead
-//! of its meta's changelog offset, never behind, and reading the changelog again from there repairs it. Of a complete
-//! store, a copy is kept first ([`super::aside`]); usually it lacks little, which is written atomically instead
+//! A load breaks that rule, because table files reach the disk at once. Therefore [`Store::begin_load`] first makes
+//! sure that the meta on the disk names no transaction. A store that was killed during a load is partly ahead of its
+//! meta's changelog offset, never behind, and reading the changelog again from that offset repairs it. A complete store
+//! is copied before a load ([`super::aside`]); but usually it lacks few records, which are written atomically instead
 //! ([`Store::apply`]).
 //!
-//! RocksDB's part of this is in [`super::rocks`]; see [`super::disk`].
+//! The RocksDB calls are in [`super::rocks`], behind the traits of [`super::disk`].
 
 use std::fmt;
 use std::path::Path;
 
-use super::disk::{Files, Take};
+use super::disk::{Files, Ingest};
 use super::load::LoadBuffer;
 use super::memtable::Memtable;
 use super::records::{Put, Records};
@@ -23,30 +23,31 @@ use super::{Error, Memory, Overlay};
 use crate::format::{STORE_META_KEY, StoreMeta};
 use crate::sabotage::{self, Sabotage};
 
-/// A task's store. Only one may be open per folder, in all processes.
+/// A task's store. Only one instance per folder may be open, in all processes.
 pub struct Store {
-    /// Newer than the files. Empty while the store is being loaded into.
+    /// Commits that are newer than the files. Empty during a load.
     memtable: Memtable,
     files: Box<dyn Files>,
-    /// Whether the meta names no transaction, on disk too: loaded data cannot make the store look current.
-    loading: bool,
+    /// Whether a load has begun: the meta, on the disk too, names no transaction, so that the store cannot look
+    /// current.
+    is_loading: bool,
 }
 
 impl Store {
-    /// Opens the store in `dir`, creating an empty one if there is none. [`Error::Damaged`] means that it
+    /// Opens the store in `dir`, creating an empty one if it does not exist. [`Error::Damaged`] means that the store
     /// has to be rebuilt, using [`super::aside`].
     pub fn open(dir: &Path, memory: &Memory) -> Result<Self, Error> {
         let files = memory.disk().open(dir)?;
         let memtable = Memtable::new(memory.disk().memtables());
-        let mut store = Self { memtable, files, loading: false };
+        let mut store = Self { memtable, files, is_loading: false };
         match store.meta()? {
-            Some(meta) => store.loading = meta.token.is_none(),
+            Some(meta) => store.is_loading = meta.token.is_none(),
             None => store.expect_empty()?,
         }
         Ok(store)
     }
 
-    /// How far the store has got; `None` for one that was never written to.
+    /// The meta of the last commit or load; `None` for a store that was never written to.
     pub fn meta(&self) -> Result<Option<StoreMeta>, Error> {
         match self.memtable.meta() {
             Some(meta) => Ok(Some(meta.clone())),
@@ -54,7 +55,7 @@ impl Store {
         }
     }
 
-    /// How far its files have got.
+    /// The meta in the store's files, which may be older than that in the memtable.
     pub(super) fn meta_in_files(&self) -> Result<Option<StoreMeta>, Error> {
         self.files
             .get(STORE_META_KEY)?
@@ -70,88 +71,88 @@ impl Store {
         }
     }
 
-    /// Looks up `keys`, which must ascend; duplicates are allowed. `found` is called for each, in order, with
+    /// Looks up `keys`, which must ascend; duplicates are allowed. `on_value` is called for each, in order, with
     /// its index and value.
-    pub fn get_sorted(&self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
+    pub fn get_sorted(&self, keys: &[&[u8]], mut on_value: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
         debug_assert!(keys.is_sorted(), "keys must ascend");
-        if self.memtable.is_blank() {
-            return self.files.get_sorted(keys, &mut found);
+        if self.memtable.has_no_keys() {
+            return self.files.get_sorted(keys, &mut on_value);
         }
         let mut known: Vec<(usize, Option<&[u8]>)> = Vec::new();
-        let (mut others, mut places) = (Vec::new(), Vec::new());
-        self.memtable.get_each(keys, |at, value| match value {
-            Some(value) => known.push((at, value)),
+        let (mut missing_keys, mut missing_indices) = (Vec::new(), Vec::new());
+        self.memtable.get_each(keys, |index, value| match value {
+            Some(value) => known.push((index, value)),
             None => {
-                others.push(keys[at]);
-                places.push(at);
+                missing_keys.push(keys[index]);
+                missing_indices.push(index);
             }
         });
         let mut known = known.into_iter().peekable();
-        if !others.is_empty() {
-            self.files.get_sorted(&others, &mut |other, value| {
-                while let Some((at, value)) = known.next_if(|(at, _)| *at < places[other]) {
-                    found(at, value);
+        if !missing_keys.is_empty() {
+            self.files.get_sorted(&missing_keys, &mut |missing, value| {
+                while let Some((index, value)) = known.next_if(|(index, _)| *index < missing_indices[missing]) {
+                    on_value(index, value);
                 }
-                found(places[other], value);
+                on_value(missing_indices[missing], value);
             })?;
         }
-        known.for_each(|(at, value)| found(at, value));
+        known.for_each(|(index, value)| on_value(index, value));
         Ok(())
     }
 
-    /// Applies a transaction that Kafka has committed, and the new meta, atomically. In memory
-    /// only, until the memtable has reached the disk: a crash undoes whole commits, the last ones.
+    /// Applies a transaction that Kafka has committed, and the new meta, atomically. The commit is only in memory until
+    /// its memtable has reached the disk: a crash undoes the last commits, each as a whole.
     pub fn commit(&mut self, overlay: &Overlay, meta: &StoreMeta) -> Result<(), Error> {
         assert!(overlay.get(STORE_META_KEY).is_none(), "the store's meta is written by the store");
-        if self.loading {
+        if self.is_loading {
             let sorted = |put: &mut Put<'_>| overlay.in_order().iter().for_each(|(key, value)| put(key, value));
             return self.write(&sorted, overlay.bytes(), meta);
         }
         self.memtable.put(overlay, meta);
-        self.go_on()
+        self.freeze_and_ingest()
     }
 
-    /// Marks the store as being restored: `meta` names no transaction. On disk when this returns, before
-    /// anything is loaded, so that a store that was killed while loading never looks current.
+    /// Marks the store as being restored: `meta` names no transaction. The mark is on the disk when this returns,
+    /// before any record is loaded, so that a store that was killed during the load never looks current.
     pub fn begin_load(&mut self, meta: &StoreMeta) -> Result<(), Error> {
         let is_restored = meta.token.is_none() || sabotage::is_on(Sabotage::TokenInRestore);
         assert!(is_restored, "a store that is being restored is the result of no transaction");
-        if self.loading {
-            // What is pending from an earlier load is read again by this one, and must not follow it.
+        if self.is_loading {
+            // The pending records of an earlier load are read again by this load, and must not be ingested after it.
             self.files.drop_loads();
         }
         self.set_meta(meta)?;
         self.flush()?;
-        // What is loaded does not pass through it.
-        self.memtable.drop_cached();
-        self.loading = true;
+        // Loaded records do not pass through the memtable, so its cached tables would hide them.
+        self.memtable.drop_ingested();
+        self.is_loading = true;
         Ok(())
     }
 
-    /// Takes what a restore has read, and how far the changelog was read. It is sorted and made into a file elsewhere;
-    /// [`Store::take_loaded`] brings it into the store, in the order in which it was submitted. After an error the
-    /// store has to be reopened. Panics unless [`Store::begin_load`] was called first, on this or an earlier instance
-    /// of the store.
+    /// Submits the records that a restore has read; `meta` says up to where the changelog was read. Another thread
+    /// sorts them and makes a file of them, and [`Store::ingest_ready_loads`] brings the files into the store in the
+    /// order in which they were submitted. After an error the store has to be reopened. Panics unless
+    /// [`Store::begin_load`] was called first, on this or an earlier instance of the store.
     pub fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
-        assert!(self.loading, "a load begins with begin_load");
+        assert!(self.is_loading, "a load begins with begin_load");
         assert!(meta.token.is_none(), "a store that is being restored is the result of no transaction");
-        self.files.load(buffer, meta)
+        self.files.add_load(buffer, meta)
     }
 
-    /// Whether [`Store::apply`] accepts all of this: it is small enough to be written atomically.
-    pub fn takes_at_once(&self, buffer: &LoadBuffer) -> bool {
-        self.files.takes_at_once(buffer)
+    /// Whether this load is small enough to be written atomically, by [`Store::apply`].
+    pub fn fits_one_write(&self, buffer: &LoadBuffer) -> bool {
+        self.files.fits_one_write(buffer)
     }
 
-    /// Writes everything that a restore has read, and the new meta, atomically: like [`Store::commit`], and without
+    /// Writes the records that a restore has read, and the new meta, atomically: like [`Store::commit`], and without
     /// [`Store::begin_load`].
     pub fn apply(&mut self, mut buffer: LoadBuffer, meta: &StoreMeta) -> Result<(), Error> {
         buffer.sort(self.path())?;
-        if self.loading {
+        if self.is_loading {
             return self.write(&|put| buffer.iter().for_each(|(key, value)| put(key, value)), buffer.bytes(), meta);
         }
         self.memtable.put_each(buffer.iter(), meta);
-        self.go_on()
+        self.freeze_and_ingest()
     }
 
     /// Copies the store to the folder `to`, which must not exist; complete and on the disk when this returns.
@@ -160,47 +161,47 @@ impl Store {
         self.files.copy(to)
     }
 
-    /// Brings the loads that are ready into the store; returns how many are not. After an error the store has
+    /// Brings the loads that are ready into the store; returns how many are still pending. After an error the store has
     /// to be reopened.
-    pub fn take_loaded(&mut self) -> Result<usize, Error> {
-        if self.loading { self.files.take_over(Take::Ready) } else { Ok(0) }
+    pub fn ingest_ready_loads(&mut self) -> Result<usize, Error> {
+        if self.is_loading { self.files.ingest_pending(Ingest::Ready) } else { Ok(0) }
     }
 
     /// Brings all loads into the store, waiting for them.
     pub fn finish_loads(&mut self) -> Result<(), Error> {
-        if self.loading { self.files.take_over(Take::All).map(|_| ()) } else { Ok(()) }
+        if self.is_loading { self.files.ingest_pending(Ingest::All).map(|_| ()) } else { Ok(()) }
     }
 
-    /// Writes the meta alone.
+    /// Writes only the meta.
     pub fn set_meta(&mut self, meta: &StoreMeta) -> Result<(), Error> {
-        if self.loading {
+        if self.is_loading {
             return self.write(&|_| {}, 0, meta);
         }
         self.memtable.put_each(std::iter::empty(), meta);
-        self.go_on()
+        self.freeze_and_ingest()
     }
 
-    /// Flushes everything that was written to the disk, and waits for it.
+    /// Flushes all writes to the disk, and waits for that.
     pub fn flush(&mut self) -> Result<(), Error> {
-        if !self.loading {
-            if self.memtable.is_backed_up() {
-                self.take_over(Take::All)?;
+        if !self.is_loading {
+            if self.memtable.is_pending_full() {
+                self.ingest_pending(Ingest::All)?;
             }
             self.freeze()?;
-            self.take_over(Take::All)?;
+            self.ingest_pending(Ingest::All)?;
         }
         self.files.flush()
     }
 
-    /// Has everything that was written flushed to the disk, and does not wait for what takes long: a later call brings
-    /// it into the files, or says that it failed. While too much waits already, what is newer goes on growing in memory
-    /// until a commit finds it full: a disk without space must not have tables pile up.
+    /// Begins to flush all writes to the disk, and does not wait for files that are being built: a later call brings
+    /// them into the store, or returns their error. If too many tables are pending, the active one is not frozen, but
+    /// grows until a commit finds it full: tables must not pile up while the disk is full.
     pub fn begin_flush(&mut self) -> Result<(), Error> {
-        if !self.loading {
-            if !self.memtable.is_backed_up() {
+        if !self.is_loading {
+            if !self.memtable.is_pending_full() {
                 self.freeze()?;
             }
-            if self.take_over(Take::Retry)? > 0 {
+            if self.ingest_pending(Ingest::Retry)? > 0 {
                 return Ok(());
             }
         }
@@ -208,8 +209,8 @@ impl Store {
     }
 
     /// Passes up to `keys_max` (at least 1) entries to `visit`, in key order, starting with the first after `after`.
-    /// Returns where to continue, `None` if there are no more. The position record is not an entry. A key that is new
-    /// since the last flush may be missing; every value is the last one.
+    /// Returns the key after which to continue; `None` after the last entry. The position record is not an entry. A key
+    /// that is new since the last flush may be missing; every value is the latest.
     pub fn scan(
         &self,
         after: Option<&[u8]>,
@@ -224,13 +225,12 @@ impl Store {
         })
     }
 
-    /// The approximate number of entries: overwritten and deleted ones count until a compaction has removed
-    /// them.
+    /// The approximate number of entries: overwritten and deleted entries count until a compaction has removed them.
     pub fn entries_estimate(&self) -> u64 {
         self.files.entries_estimate() + self.memtable.len() as u64
     }
 
-    /// The bytes of table files and memtables.
+    /// The size of the table files and memtables, in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.bytes() + self.memtable.bytes() as u64
     }
@@ -240,42 +240,44 @@ impl Store {
         self.files.path()
     }
 
-    /// After a write to the memtable: freezes the table if it is full, and brings into the files what is ready for them.
-    /// A failure is one only once there is no room for what could not be written.
-    fn go_on(&mut self) -> Result<(), Error> {
+    /// Freezes the active table if it is full, and brings tables that are ready into the files. Called after each write
+    /// to the memtable. A failure to bring a table into the files is only logged, and the attempt repeated, until too
+    /// many tables are pending: then it is returned.
+    fn freeze_and_ingest(&mut self) -> Result<(), Error> {
         if self.memtable.is_full() {
-            if self.memtable.is_backed_up() {
-                self.take_over(Take::All)?;
+            if self.memtable.is_pending_full() {
+                self.ingest_pending(Ingest::All)?;
             }
             self.freeze()?;
         }
-        if let Err(error) = self.take_over(Take::Ready) {
-            tracing::warn!(store = %self.path().display(), %error, "a memtable could not be written; that is tried again");
+        if let Err(error) = self.ingest_pending(Ingest::Ready) {
+            let store = self.path().display();
+            tracing::warn!(%store, %error, "a memtable could not be written; the write will be retried");
         }
         Ok(())
     }
 
-    /// Passes what is in the memtable to the files, which take it in when it is ready for them.
+    /// Freezes the active table, and queues it for the files.
     fn freeze(&mut self) -> Result<(), Error> {
-        self.memtable.freeze().map_or(Ok(()), |frozen| self.files.add(frozen))
+        self.memtable.freeze().map_or(Ok(()), |frozen| self.files.add_memtable(frozen))
     }
 
-    /// Brings frozen tables into the files; returns how many are not in them.
-    fn take_over(&mut self, take: Take) -> Result<usize, Error> {
-        let waiting = self.files.take_over(take)?;
-        self.memtable.set_waiting(waiting);
-        Ok(waiting)
+    /// Brings frozen tables into the files; returns how many are still pending.
+    fn ingest_pending(&mut self, mode: Ingest) -> Result<usize, Error> {
+        let pending = self.files.ingest_pending(mode)?;
+        self.memtable.set_pending(pending);
+        Ok(pending)
     }
 
-    /// One write batch, past the memtable: `records`, then `meta`.
+    /// Writes `records` and then `meta` as one batch, bypassing the memtable.
     fn write(&mut self, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Result<(), Error> {
         self.files.write(records, bytes, meta)?;
-        // Loading starts only in begin_load, which makes sure that the meta is on disk.
-        self.loading &= meta.token.is_none();
-        if self.loading { Ok(()) } else { self.files.end_load() }
+        // A write may end a load, but never begins one: only `begin_load` makes sure that the meta is on the disk.
+        self.is_loading &= meta.token.is_none();
+        if self.is_loading { Ok(()) } else { self.files.end_load() }
     }
 
-    /// A store without meta must be empty: its entries could be from any changelog.
+    /// Returns an error if a store without a meta is not empty: its entries could be from any changelog.
     fn expect_empty(&self) -> Result<(), Error> {
         if self.files.is_empty()? {
             return Ok(());
@@ -293,7 +295,7 @@ impl Store {
         self.memtable.keys()
     }
 
-    /// Lets a test have small loads and memtables become table files.
+    /// Sets the size from which loads and memtables become table files, for tests.
     #[cfg(test)]
     pub(super) fn set_ingest_bytes_min(&mut self, bytes: usize) {
         self.files.set_file_bytes_min(bytes);
@@ -301,10 +303,11 @@ impl Store {
 }
 
 impl Drop for Store {
-    /// Closing flushes, as far as that can be done.
+    /// Flushes the store, if possible.
     fn drop(&mut self) {
-        if !self.loading {
-            // A failure leaves an earlier commit; what the store lacks then is read again when it is next opened.
+        if !self.is_loading {
+            // After a failure the disk has an earlier commit; the later ones are read again when the store is next
+            // opened.
             let _ = self.flush();
         }
     }
@@ -312,6 +315,6 @@ impl Drop for Store {
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("dir", &self.path()).field("loading", &self.loading).finish_non_exhaustive()
+        f.debug_struct("Store").field("dir", &self.path()).field("is_loading", &self.is_loading).finish_non_exhaustive()
     }
 }

@@ -1,18 +1,18 @@
-//! A read-only view of a state folder: the stores of a topology's tasks in all slots, including those
-//! set aside, whether or not a process is using them.
+//! A read-only view of a state folder: the stores of a topology's tasks in all slots, including stores that were set
+//! aside and stores that a process has open.
 
 use std::path::{Path, PathBuf};
 
-use super::aside::SUFFIX;
+use super::aside::ASIDE_SUFFIX;
 use super::dir::{self, StateDir};
 use super::disk::Read;
 use super::{Error, Memory};
 use crate::format::{POSITION_KEY, PositionRecord, STORE_META_KEY, StoreMeta};
 
-/// Block cache for stores that are only read.
+/// The size of the block cache for stores that are only read.
 const MEMORY_BYTES: u64 = 16 << 20;
 
-/// A state folder to look at. Cheap to clone.
+/// A state folder that is only read. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Survey {
     root: PathBuf,
@@ -37,23 +37,24 @@ impl Survey {
     }
 
     /// The stores of `topology`'s tasks for `topic`, ordered by path.
-    pub fn stores(&self, topology: &str, topic: &str) -> Result<Vec<Found>, Error> {
-        let mut all: Vec<Found> = Vec::new();
+    pub fn stores(&self, topology: &str, topic: &str) -> Result<Vec<FoundStore>, Error> {
+        let mut stores: Vec<FoundStore> = Vec::new();
         for folder in self.memory.disk().folders(&self.root, &dir::file_name(topology))? {
             let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let task = name.strip_suffix(SUFFIX).unwrap_or(name);
-            let number = task.rsplit_once('-').filter(|(of, _)| *of == dir::file_name(topic)).map(|(_, number)| number);
+            let task = name.strip_suffix(ASIDE_SUFFIX).unwrap_or(name);
+            let number =
+                task.rsplit_once('-').filter(|(prefix, _)| *prefix == dir::file_name(topic)).map(|(_, number)| number);
             let Some(partition) = number.and_then(|number| number.parse().ok()) else { continue };
-            all.push(Found { path: folder, partition, memory: self.memory.clone() });
+            stores.push(FoundStore { path: folder, partition, memory: self.memory.clone() });
         }
-        all.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(all)
+        stores.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(stores)
     }
 }
 
 /// A store that was found.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundStore {
     /// Its folder.
     pub path: PathBuf,
     /// The partition that the folder is named after.
@@ -61,29 +62,30 @@ pub struct Found {
     memory: Memory,
 }
 
-impl Found {
-    /// Opens it read-only, as it is on the disk, even while it is in use. `None` if it was never written to.
-    pub fn read(&self) -> Result<Option<StoreReader>, Error> {
+impl FoundStore {
+    /// Opens the store read-only, in its state on the disk, even while a process has it open. `None` if the store was
+    /// never written to.
+    pub fn open(&self) -> Result<Option<StoreReader>, Error> {
         let files = self.memory.disk().open_to_read(&self.path)?;
         Ok(files.map(|files| StoreReader { path: self.path.clone(), files }))
     }
 }
 
-/// A store opened read-only: nothing in it changes, not even on the disk.
+/// A store that is open for reading only: its files do not change.
 pub struct StoreReader {
     path: PathBuf,
     files: Box<dyn Read>,
 }
 
 impl StoreReader {
-    /// How far the store has got; `None` for one that was never written to.
+    /// The meta of the last commit or load; `None` for a store that was never written to.
     pub fn meta(&self) -> Result<Option<StoreMeta>, Error> {
-        self.decoded(STORE_META_KEY, StoreMeta::decode)
+        self.get_decoded(STORE_META_KEY, StoreMeta::decode)
     }
 
-    /// Its position record.
+    /// The position record.
     pub fn position(&self) -> Result<Option<PositionRecord>, Error> {
-        self.decoded(POSITION_KEY, PositionRecord::decode_either)
+        self.get_decoded(POSITION_KEY, PositionRecord::decode_either)
     }
 
     /// The value under `key`.
@@ -101,7 +103,7 @@ impl StoreReader {
         self.files.scan(after, keys_max, &mut visit)
     }
 
-    fn decoded<T>(
+    fn get_decoded<T>(
         &self,
         key: &[u8],
         decode: impl Fn(&[u8]) -> Result<T, crate::format::Error>,

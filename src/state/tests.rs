@@ -27,7 +27,7 @@ mod disk_in_memory;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Names the folder for a child process, which is this test binary again.
+/// The environment variable with the folder for a child process, which runs this test binary, too.
 const CHILD: &str = "RATCHET_STATE_TEST_CHILD";
 
 fn small_memory() -> Memory {
@@ -38,7 +38,7 @@ fn rocks_options() -> rocksdb::Options {
     memory::RocksMemory::new(8 << 20, build::Builders::default()).options()
 }
 
-/// The meta of a store that is the result of `offset` changelog records.
+/// The meta of a store after `offset` changelog records.
 fn meta(offset: usize) -> StoreMeta {
     let token = Token { lane: 1, transaction: offset as u64, changelog_id: [7; 16], partition: 3 };
     StoreMeta { token: Some(token), ..loading(offset) }
@@ -94,7 +94,7 @@ fn contents(store: &Store) -> Result<Map, Error> {
     if let Some(position) = store.get(POSITION_KEY)? {
         map.insert(POSITION_KEY.to_owned(), position);
     }
-    // A scan may miss those that are not flushed.
+    // A scan may miss keys that are not flushed.
     let is_entry = |key: &Vec<u8>| matches!(key[..], [KIND_IDENTITY..=KIND_IDENTITY_DIGEST, ..]);
     for key in store.keys_in_memory().into_iter().filter(is_entry) {
         if let Some(value) = store.get(&key)? {
@@ -104,14 +104,14 @@ fn contents(store: &Store) -> Result<Map, Error> {
     Ok(map)
 }
 
-/// This test binary again, running the test `name` of this module as the child that works in `dir`.
+/// A command that runs this test binary as a child process, with the test `name` of this module, in `dir`.
 fn child(name: &str, dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &format!("state::tests::{name}"), "--nocapture", "--test-threads=1"]).env(CHILD, dir);
     command
 }
 
-/// In a child: the folder to work in.
+/// The folder for this process, if it is a child process.
 fn child_dir() -> Option<PathBuf> {
     std::env::var_os(CHILD).map(PathBuf::from)
 }
@@ -124,7 +124,7 @@ fn task_dir() -> (tempfile::TempDir, StateDir, PathBuf) {
     (root, state, dir)
 }
 
-/// A random number of `n`: the same in a parent and its child.
+/// A pseudo-random number that depends only on `n`: it is the same in a parent and its child.
 fn mix(n: usize) -> usize {
     random::mix(n as u64) as usize
 }

@@ -150,7 +150,7 @@ fn report_shared_output(first: &Loaded, second: &Loaded, report: &mut Report) {
 /// Whether two topologies share a gate although one reads what the other writes.
 fn is_gate_between(one: &Topology, other: &Topology) -> bool {
     // However the address is spelled.
-    let server = |url: &str| redis::Address::read(url).map(|address| address.server());
+    let server = |url: &str| redis::Address::read(url).map(|address| address.server_identity());
     let place = |topology: &Topology| {
         let gate = topology.gate.as_ref()?;
         Some((server(gate.url.reveal()).ok()?, gate.name.clone()))

@@ -111,7 +111,7 @@ pub const PROFILES: &[Profile] = &[
     refusing("TxnOffsetCommit refused", &[(28, COORDINATOR_NOT_AVAILABLE)], &["transaction aborted"]),
     refusing("EndTxn refused", &[(26, COORDINATOR_NOT_AVAILABLE)], &["transaction aborted"]),
     refusing("Produce refused", &[(0, NOT_ENOUGH_REPLICAS)], &["transaction aborted"]),
-    refusing("Fetch refused", &[(1, UNKNOWN)], &["no open transaction is in front, but nothing arrives"]),
+    refusing("Fetch refused", &[(1, UNKNOWN)], &["no open transaction precedes it, but no records arrive"]),
     refusing("OffsetFetch refused", &[(9, COORDINATOR_NOT_AVAILABLE)], &["cannot start yet"]),
 ];
 

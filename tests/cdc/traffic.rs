@@ -79,7 +79,7 @@ const KINDS: [&str; 5] =
 fn work(mut session: Session, mut random: Random, stop: &AtomicBool) -> Vec<u64> {
     let mut counts = vec![0; KINDS.len()];
     while !stop.load(Ordering::Relaxed) {
-        let kind = random.below(10).saturating_sub(5) as usize;
+        let kind = random.below(10_u64).saturating_sub(5) as usize;
         session.run(&transaction(kind, &mut random));
         counts[kind] += 1;
         thread::sleep(random.duration(PAUSE.0, PAUSE.1));

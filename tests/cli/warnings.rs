@@ -80,7 +80,7 @@ fn keyless_records_are_warned_of_where_only_the_topology_vouches_for_their_parti
         "records without a key",
         "records=2",
         "first=\"payments:0:0\"",
-        "have it send the identity as the key",
+        "make it send the identity as the key",
     ]);
     assert_eq!(ran.stderr.matches("records without a key").count(), 1, "{}", ran.stderr);
     // One partition has all of them, whatever the key; and nobody has vouched for anything in the others.

@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ratchet::effect::gate::{Asked, Gate, IDENTITY_BYTES, Identity, Place};
+use ratchet::effect::gate::{Gate, GateRecord, IDENTITY_BYTES, Identity, SourcePartition};
 use ratchet::redis::Address;
 use ratchet::redis::gate::{RedisGate, Settings};
 
@@ -150,9 +150,10 @@ fn call_is_over_in_time_however_slowly_answers_come() {
     let address = Address::read(&format!("redis://127.0.0.1:{}", relay.port)).expect("an address");
     let mut session = RedisGate::new(Settings { address, name: "slow".to_owned(), retention_ms: 60_000 }).session();
     session.reach().expect("it is there");
-    let asked: Vec<_> =
-        (0..60).map(|number| Asked { identity: Identity([number; IDENTITY_BYTES]), offset: number.into() }).collect();
-    let place = Place { topology: "t", topic: "in", topic_id: [1; 16], partition: 0 };
+    let asked: Vec<_> = (0..60)
+        .map(|number| GateRecord { identity: Identity([number; IDENTITY_BYTES]), offset: number.into() })
+        .collect();
+    let place = SourcePartition { topology: "t", topic: "in", topic_id: [1; 16], partition: 0 };
     // An answer, `$-1\r\n`, each time: all of them take 6 s, and a call 2 s at most.
     relay.set(Line::Trickle(5, Duration::from_millis(100)));
     let (began, mut answers) = (Instant::now(), Vec::new());

@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use ratchet::effect::call::{Answer, Status};
+use ratchet::effect::call::{AttemptOutcome, Status};
 use ratchet::effect::http::{HASHED_MAX, Settings};
-use ratchet::effect::provider::{Body, Heard};
+use ratchet::effect::provider::{AttemptEnd, Body};
 use sha2::{Digest as _, Sha256};
 
 use crate::http::caller::{Caller, code, rendered, settings};
 use crate::provider::{Move, Plan, Provider};
 
-fn answered(settings: Settings, plan: Plan) -> (Heard, Provider, Caller) {
+fn answered(settings: Settings, plan: Plan) -> (AttemptEnd, Provider, Caller) {
     let (provider, mut caller) = (Provider::start(), Caller::new(settings));
     provider.next([Move::act().body(plan)]);
     let heard = caller.call(rendered(&provider.url("/"), "a"));
-    assert_eq!(heard.answer, Answer::Status(Status::of(201)), "{heard:?}");
+    assert_eq!(heard.outcome, AttemptOutcome::Status(Status::of(201)), "{heard:?}");
     (heard, provider, caller)
 }
 
@@ -62,7 +62,7 @@ fn body_without_an_end_takes_as_long_as_an_attempt_may() {
     for body_bytes_max in [None, Some(64 << 10)] {
         let began = Instant::now();
         let (heard, provider, mut caller) = answered(Settings { body_bytes_max, timeout, ..settings() }, Plan::Endless);
-        assert!(began.elapsed() >= timeout && heard.took >= timeout);
+        assert!(began.elapsed() >= timeout && heard.duration >= timeout);
         assert_eq!(heard.body, Body::None);
         let message = "the body of the answer 201 was cut off: not at its end within 1s";
         assert_eq!(heard.message.as_deref(), body_bytes_max.map(|_| message));
@@ -86,7 +86,7 @@ fn cut_body_may_name_the_key() {
     let (provider, mut caller) = (Provider::start(), Caller::new(settings()));
     provider.next([Move::answer(400).body(Plan::Cut(b"idempotency_error".to_vec(), 99))]);
     let heard = caller.call(rendered(&provider.url("/"), "a"));
-    assert_eq!(heard.answer, Answer::Status(Status { names_key: true, ..Status::of(400) }));
+    assert_eq!(heard.outcome, AttemptOutcome::Status(Status { names_key: true, ..Status::of(400) }));
 }
 
 /// Requests may be large, too; and an answer may come before such a one was read.

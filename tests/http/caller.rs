@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use ratchet::effect::call::{Answer, Content, Fingerprint, Form, Key, KeyOf};
+use ratchet::effect::call::{AttemptOutcome, Content, Fingerprint, Form, Key, KeyParts};
 use ratchet::effect::http::{Http, Settings};
-use ratchet::effect::provider::{CallNumber, Calls, Heard, Provider as _, Rendered, Request};
+use ratchet::effect::provider::{AttemptEnd, CallNumber, Calls, Provider as _, RenderedRequest, Request};
 
 /// How long an answer may take on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -28,14 +28,14 @@ pub fn settings() -> Settings {
 /// The key of an identity.
 pub fn key(identity: &str) -> Key {
     let (topology, identity) = ("charges", identity.as_bytes());
-    Key::of(KeyOf { topology, identity, epoch: None, version: None, step: None })
+    Key::of(KeyParts { topology, identity, epoch: None, version: None, step: None })
 }
 
 /// A request for an identity, whose name is its body.
-pub fn rendered(url: &str, identity: &str) -> Rendered {
+pub fn rendered(url: &str, identity: &str) -> RenderedRequest {
     let body = Some(identity.as_bytes().to_vec());
     let content = Content { method: "POST", target: "/", headers: &[], body: body.as_deref() };
-    Rendered {
+    RenderedRequest {
         url: url.to_owned(),
         headers: Vec::new(),
         body: body.clone(),
@@ -77,15 +77,15 @@ impl Caller {
     }
 
     /// Submits a first attempt.
-    pub fn submit(&mut self, rendered: Rendered) -> CallNumber {
+    pub fn submit(&mut self, rendered: RenderedRequest) -> CallNumber {
         let number = self.next;
         self.next += 1;
-        self.calls.submit(Request::by_http(number, 1, 0, Arc::new(rendered)));
+        self.calls.submit(Request::for_http(number, 1, 0, Arc::new(rendered)));
         number
     }
 
     /// The next thing that is heard.
-    pub fn heard(&mut self) -> Heard {
+    pub fn heard(&mut self) -> AttemptEnd {
         let until = Instant::now() + DEADLINE;
         loop {
             if let Some(heard) = self.calls.take() {
@@ -97,14 +97,14 @@ impl Caller {
     }
 
     /// So many things, by their numbers.
-    pub fn hear(&mut self, count: usize) -> Vec<Heard> {
+    pub fn hear(&mut self, count: usize) -> Vec<AttemptEnd> {
         let mut all: Vec<_> = std::iter::repeat_with(|| self.heard()).take(count).collect();
         all.sort_by_key(|heard| heard.number);
         all
     }
 
     /// Submits a request and waits until it is over.
-    pub fn call(&mut self, rendered: Rendered) -> Heard {
+    pub fn call(&mut self, rendered: RenderedRequest) -> AttemptEnd {
         let number = self.submit(rendered);
         let heard = self.heard();
         assert_eq!((heard.number, heard.attempt), (number, 1));
@@ -113,27 +113,27 @@ impl Caller {
 }
 
 /// The status code of an answer.
-pub fn code(heard: &Heard) -> u16 {
-    match heard.answer {
-        Answer::Status(status) => status.code,
+pub fn code(heard: &AttemptEnd) -> u16 {
+    match heard.outcome {
+        AttemptOutcome::Status(status) => status.code,
         _ => panic!("no status: {heard:?}"),
     }
 }
 
 /// Asserts that nothing was sent, and that the message has these words.
-pub fn assert_not_sent(heard: &Heard, words: &str) {
-    assert_eq!(heard.answer, Answer::NotSent, "{heard:?}");
-    assert_eq!(heard.took, Duration::ZERO);
+pub fn assert_not_sent(heard: &AttemptEnd, words: &str) {
+    assert_eq!(heard.outcome, AttemptOutcome::NotSent, "{heard:?}");
+    assert_eq!(heard.duration, Duration::ZERO);
     assert_said(heard, words);
 }
 
 /// Asserts that an answer is lost, and that the message has these words.
-pub fn assert_lost(heard: &Heard, words: &str) {
-    assert_eq!(heard.answer, Answer::Lost, "{heard:?}");
+pub fn assert_lost(heard: &AttemptEnd, words: &str) {
+    assert_eq!(heard.outcome, AttemptOutcome::Lost, "{heard:?}");
     assert_said(heard, words);
 }
 
-fn assert_said(heard: &Heard, words: &str) {
+fn assert_said(heard: &AttemptEnd, words: &str) {
     let message = heard.message.as_deref().expect("a message");
     assert!(message.contains(words), "{message}");
     assert!(!message.ends_with('.') && !message.contains("s3cret"), "{message}");

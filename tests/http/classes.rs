@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ratchet::effect::call::{Answer, RetryAfter, Status};
+use ratchet::effect::call::{AttemptOutcome, RetryAfter, Status};
 use ratchet::effect::http::Settings;
 use ratchet::effect::provider::Body;
 
@@ -16,15 +16,15 @@ use crate::provider::{Move, Plan, Provider};
 fn provider_that_honours_keys_acts_once() {
     let (provider, mut caller) = (Provider::start(), Caller::new(settings()));
     let first = caller.call(rendered(&provider.url("/charges"), "a"));
-    assert_eq!(first.answer, Answer::Status(Status::of(201)));
+    assert_eq!(first.outcome, AttemptOutcome::Status(Status::of(201)));
     assert_eq!(first.body, Body::Whole(b"{\"done\":true}".to_vec()));
     assert_eq!(first.message, None);
     let again = caller.call(rendered(&provider.url("/charges"), "a"));
-    assert_eq!(again.answer, Answer::Status(Status { is_replayed: true, ..Status::of(201) }));
+    assert_eq!(again.outcome, AttemptOutcome::Status(Status { is_replayed: true, ..Status::of(201) }));
     assert_eq!(again.body, first.body);
     assert_eq!(provider.acts().into_values().collect::<Vec<_>>(), [1]);
     provider.forget_keys();
-    assert_eq!(caller.call(rendered(&provider.url("/charges"), "a")).answer, Answer::Status(Status::of(201)));
+    assert_eq!(caller.call(rendered(&provider.url("/charges"), "a")).outcome, AttemptOutcome::Status(Status::of(201)));
     assert_eq!(provider.acts().into_values().collect::<Vec<_>>(), [2]);
 }
 
@@ -35,7 +35,7 @@ fn replayed_failure_is_seen_as_one() {
     provider.next([Move::answer(500), Move::act().status(500)]);
     for is_replayed in [false, false, true] {
         let heard = caller.call(rendered(&provider.url("/"), "a"));
-        assert_eq!(heard.answer, Answer::Status(Status { is_replayed, ..Status::of(500) }));
+        assert_eq!(heard.outcome, AttemptOutcome::Status(Status { is_replayed, ..Status::of(500) }));
     }
 }
 
@@ -43,10 +43,12 @@ fn replayed_failure_is_seen_as_one() {
 fn another_request_under_a_key_names_it() {
     let (provider, mut caller) = (Provider::start(), Caller::new(settings()));
     caller.call(rendered(&provider.url("/"), "a"));
-    let other =
-        ratchet::effect::provider::Rendered { body: Some(b"other".to_vec()), ..rendered(&provider.url("/"), "a") };
+    let other = ratchet::effect::provider::RenderedRequest {
+        body: Some(b"other".to_vec()),
+        ..rendered(&provider.url("/"), "a")
+    };
     let heard = caller.call(other);
-    assert_eq!(heard.answer, Answer::Status(Status { names_key: true, ..Status::of(400) }));
+    assert_eq!(heard.outcome, AttemptOutcome::Status(Status { names_key: true, ..Status::of(400) }));
     provider.next([
         Move::answer(422).body(Plan::Bytes(b"{\"detail\": \"IDEMPOTENCY-KEY was used\"}".to_vec())),
         Move::answer(422).body(Plan::Bytes(b"{\"detail\": \"the amount is missing\"}".to_vec())),
@@ -54,7 +56,7 @@ fn another_request_under_a_key_names_it() {
     ]);
     for (code, names_key) in [(422, true), (422, false), (409, false)] {
         let heard = caller.call(rendered(&provider.url("/"), "b"));
-        assert_eq!(heard.answer, Answer::Status(Status { names_key, ..Status::of(code) }));
+        assert_eq!(heard.outcome, AttemptOutcome::Status(Status { names_key, ..Status::of(code) }));
     }
 }
 
@@ -66,7 +68,11 @@ fn body_about_the_key_is_read_for_every_rule_that_needs_it() {
         let mut caller = Caller::new(Settings { body_bytes_max, ..settings() });
         provider.next([Move::answer(400).body(Plan::Bytes(b"{\"type\": \"idempotency_error\"}".to_vec()))]);
         let heard = caller.call(rendered(&provider.url("/"), "a"));
-        assert_eq!(heard.answer, Answer::Status(Status { names_key: true, ..Status::of(400) }), "{body_bytes_max:?}");
+        assert_eq!(
+            heard.outcome,
+            AttemptOutcome::Status(Status { names_key: true, ..Status::of(400) }),
+            "{body_bytes_max:?}"
+        );
         assert_eq!(matches!(heard.body, Body::Digest { bytes: 29, .. }), body_bytes_max.is_some(), "{heard:?}");
     }
 }
@@ -77,19 +83,19 @@ fn status_and_retry_after_are_told_as_they_are() {
     for status in [200, 202, 204, 300, 400, 401, 403, 404, 407, 408, 409, 421, 425, 429, 500, 502, 503, 504, 599] {
         provider.next([Move::answer(status)]);
         let heard = caller.call(rendered(&provider.url("/"), "a"));
-        assert_eq!(heard.answer, Answer::Status(Status::of(status)), "{status}");
+        assert_eq!(heard.outcome, AttemptOutcome::Status(Status::of(status)), "{status}");
         assert_eq!((heard.body, heard.message), (Body::None, None));
     }
     for (value, retry_after) in [("7", Some(RetryAfter::Seconds(7))), ("soon", None)] {
         provider.next([Move::answer(429).header("retry-after", value)]);
         let heard = caller.call(rendered(&provider.url("/"), "a"));
-        assert_eq!(heard.answer, Answer::Status(Status { retry_after, ..Status::of(429) }));
+        assert_eq!(heard.outcome, AttemptOutcome::Status(Status { retry_after, ..Status::of(429) }));
     }
     let date = "Sun, 06 Nov 1994 08:49:37 GMT";
     provider.next([Move::answer(503).header("retry-after", date)]);
     let heard = caller.call(rendered(&provider.url("/"), "a"));
     let retry_after = Some(RetryAfter::At(784_111_777));
-    assert_eq!(heard.answer, Answer::Status(Status { retry_after, ..Status::of(503) }));
+    assert_eq!(heard.outcome, AttemptOutcome::Status(Status { retry_after, ..Status::of(503) }));
 }
 
 #[test]
@@ -137,7 +143,7 @@ fn answer_that_does_not_come_is_lost() {
         let identity = number.to_string();
         let heard = caller.call(rendered(&provider.url(&format!("/{identity}")), &identity));
         assert_lost(&heard, words);
-        assert_eq!(heard.took >= Duration::from_secs(1), words.contains("within"), "{heard:?}");
+        assert_eq!(heard.duration >= Duration::from_secs(1), words.contains("within"), "{heard:?}");
         let key = crate::http::caller::key(&identity).to_string();
         let acted = || provider.acts().get(&key).copied().unwrap_or(0) == acts;
         until(&format!("{script:?}"), acted);
@@ -193,13 +199,13 @@ fn connection_that_is_closed_as_a_request_comes_is_never_not_sent() {
     for number in 0..500_u32 {
         let heard = caller.call(rendered(&url, &format!("body-{number}-end")));
         let seen = String::from_utf8_lossy(&raw.all()).matches(&format!("body-{number}-end")).count();
-        match heard.answer {
-            Answer::Lost => lost += 1,
-            Answer::Status(_) => answered += 1,
+        match heard.outcome {
+            AttemptOutcome::Lost => lost += 1,
+            AttemptOutcome::Status(_) => answered += 1,
             _ => panic!("{heard:?}, and it was seen {seen} times"),
         }
         assert!(seen <= 1, "{number} was sent {seen} times");
-        assert!(seen == 1 || heard.answer == Answer::Lost);
+        assert!(seen == 1 || heard.outcome == AttemptOutcome::Lost);
     }
     assert!(lost > 0 && answered > 0, "{lost} lost, {answered} answered");
 }
@@ -242,7 +248,7 @@ fn provider_that_is_killed_and_comes_back_is_called_again() {
     provider.restart();
     for (identity, is_replayed) in [("a", true), ("b", false), ("c", false)] {
         let heard = caller.call(rendered(&provider.url("/"), identity));
-        assert_eq!(heard.answer, Answer::Status(Status { is_replayed, ..Status::of(201) }), "{identity}");
+        assert_eq!(heard.outcome, AttemptOutcome::Status(Status { is_replayed, ..Status::of(201) }), "{identity}");
     }
     assert!(provider.acts().into_values().all(|acts| acts == 1));
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use ratchet::effect::call::Answer;
+use ratchet::effect::call::AttemptOutcome;
 use ratchet::effect::http::Settings;
 
 use crate::http::caller::{Caller, assert_not_sent, code, rendered, settings};
@@ -107,7 +107,7 @@ fn server_that_closes_at_once_is_not_sent_to() {
     for number in 0..20 {
         let heard = caller.call(rendered(&format!("http://localhost:{}/", raw.port), &number.to_string()));
         // Nothing was written; or something was, before it was known that the other side was gone.
-        assert!(matches!(heard.answer, Answer::NotSent | Answer::Lost), "{heard:?}");
+        assert!(matches!(heard.outcome, AttemptOutcome::NotSent | AttemptOutcome::Lost), "{heard:?}");
     }
     assert!(raw.connections.load(Ordering::SeqCst) <= 60, "three for each");
     assert!(raw.all().is_empty());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use ratchet::effect::call::{Answer, KeyWindow};
+use ratchet::effect::call::{AttemptOutcome, KeyWindow};
 use ratchet::effect::http::{Http, Settings};
 use ratchet::effect::provider::Provider as _;
 
@@ -104,10 +104,10 @@ fn panic_in_the_thread_is_heard() {
             caller.submit(rendered(&provider.url("/"), &format!("{round}-{number}")));
         }
         let heard = caller.hear(7);
-        let lost = heard.iter().filter(|heard| heard.answer == Answer::Lost).count();
+        let lost = heard.iter().filter(|heard| heard.outcome == AttemptOutcome::Lost).count();
         assert_eq!(lost, 2, "{heard:?}");
-        assert!(heard[..2].iter().all(|heard| heard.answer == Answer::Lost), "{heard:?}");
-        assert!(heard[2..].iter().all(|heard| heard.answer == Answer::NotSent), "{heard:?}");
+        assert!(heard[..2].iter().all(|heard| heard.outcome == AttemptOutcome::Lost), "{heard:?}");
+        assert!(heard[2..].iter().all(|heard| heard.outcome == AttemptOutcome::NotSent), "{heard:?}");
         assert!(heard.iter().all(|heard| heard.message.as_ref().unwrap().contains("thread")));
         now.store(0, Ordering::SeqCst);
         assert_eq!(code(&caller.call(rendered(&provider.url("/"), &format!("{round}-last")))), 201);

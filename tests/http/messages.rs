@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ratchet::effect::http::{Http, Settings, is_reserved_header};
-use ratchet::effect::provider::Rendered;
+use ratchet::effect::provider::RenderedRequest;
 
 use crate::http::caller::{Caller, assert_not_sent, code, key, rendered, settings};
 use crate::provider::{Options, Provider, Seen};
@@ -12,7 +12,7 @@ fn headers(of: &[(&str, &[u8])]) -> Vec<(Arc<str>, Vec<u8>)> {
     of.iter().map(|(name, value)| (Arc::from(*name), value.to_vec())).collect()
 }
 
-fn sent(settings: Settings, rendered: impl FnOnce(&Provider) -> Rendered) -> Seen {
+fn sent(settings: Settings, rendered: impl FnOnce(&Provider) -> RenderedRequest) -> Seen {
     let provider = Provider::start();
     let heard = Caller::new(settings).call(rendered(&provider));
     assert_eq!(code(&heard), 201);
@@ -21,7 +21,7 @@ fn sent(settings: Settings, rendered: impl FnOnce(&Provider) -> Rendered) -> See
 
 #[test]
 fn request_is_as_it_was_rendered() {
-    let seen = sent(Settings { method: "PATCH".to_owned(), ..settings() }, |provider| Rendered {
+    let seen = sent(Settings { method: "PATCH".to_owned(), ..settings() }, |provider| RenderedRequest {
         headers: headers(&[("X-Tenant", b"7"), ("authorization", b"Bearer t"), ("x-tenant", b"caf\xc3\xa9\t8")]),
         ..rendered(&provider.url("/charges/%2F?a=1&b=%20#fragment"), "a")
     });
@@ -50,14 +50,17 @@ fn own_values_of_a_user_count_but_for_the_key() {
     ];
     let seen = sent(settings(), |provider| {
         let url = provider.url("/").replace("localhost", "me:s3cret@localhost");
-        Rendered { headers: headers(own), ..rendered(&url, "a") }
+        RenderedRequest { headers: headers(own), ..rendered(&url, "a") }
     });
     assert_eq!(seen.header("user-agent"), ["mine"]);
     assert_eq!(seen.header("accept"), ["text/plain"]);
     assert_eq!(seen.header("authorization"), ["Bearer mine"]);
     assert_eq!(seen.header("idempotency-key"), [key("a").as_str()]);
-    let seen =
-        sent(settings(), |provider| Rendered { key: None, headers: headers(own), ..rendered(&provider.url("/"), "a") });
+    let seen = sent(settings(), |provider| RenderedRequest {
+        key: None,
+        headers: headers(own),
+        ..rendered(&provider.url("/"), "a")
+    });
     assert_eq!(seen.header("idempotency-key"), ["mine"], "there is no other");
 }
 
@@ -73,7 +76,7 @@ fn user_of_an_address_is_sent_as_a_header() {
 #[test]
 fn no_body_is_not_an_empty_one() {
     let get = |body: Option<&[u8]>| {
-        let seen = sent(Settings { method: "GET".to_owned(), ..settings() }, |provider| Rendered {
+        let seen = sent(Settings { method: "GET".to_owned(), ..settings() }, |provider| RenderedRequest {
             body: body.map(<[u8]>::to_vec),
             ..rendered(&provider.url(""), "a")
         });
@@ -90,16 +93,16 @@ fn what_could_be_taken_for_another_request_is_not_sent() {
     let control: [&[u8]; 6] =
         [b"a\r\nx-admin: s3cret", b"a\nb", b"a\rb", b"a\0b", b"\x7f", b"a\r\n\r\nPOST /admin HTTP/1.1\r\n\r\n"];
     for value in control {
-        let refused = Rendered { headers: headers(&[("x-tenant", value)]), ..rendered(&provider.url("/"), "a") };
+        let refused = RenderedRequest { headers: headers(&[("x-tenant", value)]), ..rendered(&provider.url("/"), "a") };
         assert_not_sent(&caller.call(refused), "the value of the header x-tenant contains a line break");
     }
     for name in ["", "a b", "a:b", "a\r\nb", "ä"] {
-        let refused = Rendered { headers: headers(&[(name, b"v")]), ..rendered(&provider.url("/"), "a") };
+        let refused = RenderedRequest { headers: headers(&[(name, b"v")]), ..rendered(&provider.url("/"), "a") };
         assert_not_sent(&caller.call(refused), "is not a valid header name");
     }
     for name in ["Host", "content-length", "Transfer-Encoding", "connection", "upgrade", "te", "expect", "trailer"] {
         assert!(is_reserved_header(name));
-        let refused = Rendered { headers: headers(&[(name, b"7")]), ..rendered(&provider.url("/"), "a") };
+        let refused = RenderedRequest { headers: headers(&[(name, b"7")]), ..rendered(&provider.url("/"), "a") };
         assert_not_sent(&caller.call(refused), "reserved for HTTP itself");
     }
     for url in [
@@ -128,7 +131,7 @@ fn key_without_a_header_is_not_sent() {
     let provider = Provider::start();
     let mut caller = Caller::new(Settings { key_header: None, ..settings() });
     assert_not_sent(&caller.call(rendered(&provider.url("/"), "a")), "no header is configured");
-    assert_eq!(code(&caller.call(Rendered { key: None, ..rendered(&provider.url("/"), "a") })), 201);
+    assert_eq!(code(&caller.call(RenderedRequest { key: None, ..rendered(&provider.url("/"), "a") })), 201);
     assert_eq!(provider.seen()[0].key, None);
 }
 

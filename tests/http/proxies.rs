@@ -44,7 +44,7 @@ fn heard(url: &str, provider: &Provider, variables: &[(&str, &str)]) -> String {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
     assert!(!text.contains("s3cret"), "{text}");
-    text.lines().find(|line| line.contains("Heard {")).unwrap_or_else(|| panic!("{text}")).to_owned()
+    text.lines().find(|line| line.contains("AttemptEnd {")).unwrap_or_else(|| panic!("{text}")).to_owned()
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn proxy_that_does_not_connect_is_not_sent() {
     ];
     for (address, words) in cases {
         let heard = heard(&provider.url("/"), &provider, &[("HTTPS_PROXY", &address)]);
-        assert!(heard.contains("answer: NotSent") && heard.contains(words), "{words}: {heard}");
+        assert!(heard.contains("outcome: NotSent") && heard.contains(words), "{words}: {heard}");
     }
     assert!(provider.seen().is_empty());
 }

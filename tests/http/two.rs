@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ratchet::effect::call::{Answer, Status};
+use ratchet::effect::call::{AttemptOutcome, Status};
 use ratchet::effect::http::Settings;
-use ratchet::effect::provider::{Body, Rendered};
+use ratchet::effect::provider::{Body, RenderedRequest};
 
 use crate::http::caller::{Caller, assert_lost, code, key, rendered, settings};
 use crate::provider::{Move, Options, Plan, Provider};
@@ -33,8 +33,8 @@ fn request_is_as_it_was_rendered() {
     let provider = Provider::by_two();
     let headers = vec![("X-Tenant".into(), b"7".to_vec())];
     let long = "x".repeat(3 << 20);
-    let heard = caller(&provider).call(Rendered { headers, ..rendered(&provider.url("/a"), &long) });
-    assert_eq!(heard.answer, Answer::Status(Status::of(201)));
+    let heard = caller(&provider).call(RenderedRequest { headers, ..rendered(&provider.url("/a"), &long) });
+    assert_eq!(heard.outcome, AttemptOutcome::Status(Status::of(201)));
     assert_eq!(heard.body, Body::Whole(b"{\"done\":true}".to_vec()));
     let seen = provider.seen().remove(0);
     assert_eq!(seen.body.as_deref(), Some(long.as_bytes()));

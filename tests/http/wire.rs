@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ratchet::effect::call::{Answer, KeyWindow};
+use ratchet::effect::call::{AttemptOutcome, KeyWindow};
 use ratchet::effect::http::Settings;
 use ratchet::effect::provider::Request;
 
@@ -21,7 +21,7 @@ fn no_more_than_may_are_on_the_wire() {
         }
         for heard in caller.hear(in_flight * 10) {
             assert_eq!(code(&heard), 201);
-            assert!(heard.took >= Duration::from_millis(50));
+            assert!(heard.duration >= Duration::from_millis(50));
         }
         assert_eq!(provider.most_at_once(), in_flight);
         let connections = provider.seen().iter().map(|seen| seen.connection).max().unwrap();
@@ -79,11 +79,11 @@ fn request_that_waits_beyond_its_window_is_too_late() {
     caller.submit(rendered(&provider.url("/"), "a"));
     until("it has come", || provider.seen().len() == 1);
     caller.submit(rendered(&provider.url("/"), "b"));
-    caller.submit(ratchet::effect::provider::Rendered { key: None, ..rendered(&provider.url("/no-key"), "c") });
+    caller.submit(ratchet::effect::provider::RenderedRequest { key: None, ..rendered(&provider.url("/no-key"), "c") });
     clock.set(85_000);
     let heard = caller.hear(3);
     assert_eq!(code(&heard[0]), 201);
-    assert_eq!((heard[1].answer, heard[1].took), (Answer::TooLate, Duration::ZERO));
+    assert_eq!((heard[1].outcome, heard[1].duration), (AttemptOutcome::TooLate, Duration::ZERO));
     assert!(heard[1].message.as_ref().unwrap().contains("window"));
     assert_eq!(code(&heard[2]), 201, "without a key there is no window");
     let targets: Vec<_> = provider.seen().into_iter().map(|seen| seen.target).collect();
@@ -102,7 +102,7 @@ fn window_is_looked_at_after_connecting() {
     caller.submit(rendered(&format!("https://localhost:{}/", through.port), "a"));
     std::thread::sleep(Duration::from_millis(150));
     clock.set(85_000);
-    assert_eq!(caller.heard().answer, Answer::TooLate);
+    assert_eq!(caller.heard().outcome, AttemptOutcome::TooLate);
     assert_eq!(provider.seen().len(), 0);
     assert!(through.connections() > 0, "it has connected");
 }
@@ -113,7 +113,7 @@ fn attempts_are_told_apart() {
     let (provider, mut caller) = (Provider::start(), Caller::new(settings()));
     let rendered = Arc::new(rendered(&provider.url("/"), "a"));
     for attempt in [1, 2, 7] {
-        caller.calls.submit(Request::by_http(5, attempt, 0, Arc::clone(&rendered)));
+        caller.calls.submit(Request::for_http(5, attempt, 0, Arc::clone(&rendered)));
         let heard = caller.heard();
         assert_eq!((heard.number, heard.attempt), (5, attempt));
     }

@@ -71,7 +71,7 @@ fn call_may_be_submitted_again_after_it_was_taken_back() {
     caller.submit(rendered(&provider.url("/"), "first"));
     for attempt in 1..=5 {
         let rendered = Arc::new(rendered(&provider.url("/"), &format!("attempt {attempt}")));
-        caller.calls.submit(Request::by_http(9, attempt, 0, rendered));
+        caller.calls.submit(Request::for_http(9, attempt, 0, rendered));
         assert!(attempt == 5 || caller.calls.withdraw(9), "attempt {attempt}");
     }
     let heard: Vec<_> = caller.hear(2).iter().map(|heard| (heard.number, heard.attempt)).collect();

@@ -123,7 +123,7 @@ fn swapped(job: &Job, state: &Path) -> [PathBuf; 2] {
 }
 
 /// The folder of the store that was set aside for the one in this folder.
-fn aside_of(store: &Path) -> PathBuf {
+fn aside_path(store: &Path) -> PathBuf {
     format!("{}.aside", store.display()).into()
 }
 
@@ -139,7 +139,7 @@ fn store_set_aside_returns_when_its_replacement_is_damaged() {
         Operator::start_with(&job, "a", &crashing).await_crash();
     };
     crash("during_restore");
-    let beside: Vec<usize> = (0..2).filter(|&n| aside_of(&stores[n]).exists()).collect();
+    let beside: Vec<usize> = (0..2).filter(|&n| aside_path(&stores[n]).exists()).collect();
     assert!(!beside.is_empty(), "none was set aside");
     for &n in &beside {
         fs::remove_file(stores[n].join("CURRENT")).expect("it was being built");
@@ -147,13 +147,13 @@ fn store_set_aside_returns_when_its_replacement_is_damaged() {
     // The damaged store gives way to the one set aside, which is never removed for it.
     crash("before_put_back");
     for &n in &beside {
-        let (aside, back) = (aside_of(&stores[n]), &stores[n]);
+        let (aside, back) = (aside_path(&stores[n]), &stores[n]);
         let found = if aside.exists() { read_store(&aside) } else { read_store(back) };
         assert!(found == before[n], "{} has changed", back.display());
     }
     job.send(things(0, 0..300, 1).chain(things(1, 300..600, 1)));
     drain(&job, "a");
-    assert!(stores.iter().all(|store| !aside_of(store).exists()), "a store is still set aside");
+    assert!(stores.iter().all(|store| !aside_path(store).exists()), "a store is still set aside");
     let found = check(&job, &[&state]);
     assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (600, 600), "{found:?}");
     assert_eq!(found.stores_current, 2, "{found:?}");
@@ -179,7 +179,7 @@ fn replaced_store_is_removed_only_once_the_other_is_complete() {
         assert!(before.iter().all(|store| after.contains(store)), "{crash_at}");
         let operator = drain(&job, "a");
         for partition in 0..2 {
-            assert!(!aside_of(&store(&job, &state, partition)).exists(), "{crash_at}: {}", operator.tail());
+            assert!(!aside_path(&store(&job, &state, partition)).exists(), "{crash_at}: {}", operator.tail());
         }
         let found = check(&job, &[&state]);
         assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (600, 600 * (round + 1)), "{found:?}");
@@ -201,7 +201,7 @@ fn changelog_rebuilt_from_stores_continues_without_duplicate_or_loss() {
     // A missing store is a reason to refuse.
     let holder = job.path("elsewhere");
     let (code, said) = rebuild(&job, &holder, &[], None);
-    assert!(code == Some(2) && said.contains(":0: no store stands") && said.contains(":1: no store stands"), "{said}");
+    assert!(code == Some(2) && said.contains(":0: no store is at") && said.contains(":1: no store is at"), "{said}");
     assert_eq!(job.kafka.partitions(&job.changelog()), None, "the rebuild had begun");
     // Killed half way, and run again.
     let (code, said) = rebuild(&job, &state, &[], Some("during_rebuild:2"));
@@ -211,10 +211,10 @@ fn changelog_rebuilt_from_stores_continues_without_duplicate_or_loss() {
     drop(operator);
     let (code, said) = once_empty(&job, &state);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("12000 entries; its input goes on at offset 12000"), "{said}");
+    assert!(said.contains("12000 entries; its input continues at offset 12000"), "{said}");
     assert!(said.contains("nothing was ever processed"), "{said}");
     let (code, said) = rebuild(&job, &state, &[], None);
-    assert!(code == Some(0) && said.contains("stands: its changelog holds what is known of it"), "{said}");
+    assert!(code == Some(0) && said.contains("kept: its changelog holds everything that is known about it"), "{said}");
     assert_eq!(stores(), before, "a store has changed");
     job.send(things(0, 0..12_000, 1).chain(things(1, 12_000..12_200, 1)).chain(things(2, 20_000..20_100, 1)));
     let operator = drain(&job, "a");
@@ -245,7 +245,7 @@ fn changelog_is_not_rebuilt_beside_a_running_instance_or_over_records() {
     delete_changelog(&job);
     job.kafka.create(&job.changelog(), 2, &[("cleanup.policy", "compact")]);
     job.kafka.send(&job.changelog(), [Fresh::new(1, "another's", "words")]);
-    is_refused(&state, &[":1:0 holds what the store does not", "delete the topic"]);
+    is_refused(&state, &[":1:0 holds a record that the store does not", "delete the topic"]);
     job.kafka.delete_compacted_records(&job.changelog(), &[0, 1]);
     is_refused(&state, &[":1 begins at offset 1", "delete the topic"]);
     delete_changelog(&job);
@@ -291,10 +291,10 @@ fn deletion_of_a_grown_changelog_is_advised_only_if_stores_hold_it_all() {
         let (code, said) = once_empty(&job, state);
         assert!(code == Some(2) && words.iter().all(|words| said.contains(words)), "{words:?}: {said}");
         assert!(said.contains("has 3 partitions") && said.contains("do not delete the topic"), "{said}");
-        assert!(!said.contains("give this command again"), "{said}");
+        assert!(!said.contains("run this command again"), "{said}");
     };
-    is_kept(&job.path("elsewhere"), &[":0: no store stands", ":1: no store stands", "there is no other either"]);
-    is_kept(&state, &[":0: no store stands", ":1: no store stands", "slot-0"]);
+    is_kept(&job.path("elsewhere"), &[":0: no store is at", ":1: no store is at", "there is no other store either"]);
+    is_kept(&state, &[":0: no store is at", ":1: no store is at", "slot-0"]);
     let operator = Operator::start(&job, "a");
     operator.await_error(&["added to it by hand", "ratchet changelog rebuild", "not without a copy"]);
     drop(operator);
@@ -319,20 +319,23 @@ fn grown_changelog_is_rebuilt_once_it_is_deleted() {
     fs::rename(&one, &elsewhere).expect("nobody works with it");
     let (code, said) = rebuild(&job, &state, &[], None);
     assert!(
-        code == Some(2) && said.contains("do not delete the topic") && said.contains(":1: no store stands"),
+        code == Some(2) && said.contains("do not delete the topic") && said.contains(":1: no store is at"),
         "{said}"
     );
     assert!(!said.contains(":0: "), "{said}");
     fs::rename(&elsewhere, &one).expect("nobody works with it");
     let before = tables(&state);
     let (code, said) = rebuild(&job, &state, &[], None);
-    let words =
-        ["has 3 partitions", "every store", "copy all state folders, delete the topic, and give this command again"];
+    let words = [
+        "has 3 partitions",
+        "each partition has a store",
+        "copy all state folders, delete the topic, and run this command again",
+    ];
     assert!(code == Some(2) && words.iter().all(|words| said.contains(words)), "{said}");
     assert_eq!(job.kafka.partitions(&job.changelog()), Some(3), "the changelog was deleted");
     delete_changelog(&job);
     let (code, said) = rebuild(&job, &state, &[], None);
-    assert!(code == Some(0) && said.contains("100 entries; its input goes on at offset 100"), "{said}");
+    assert!(code == Some(0) && said.contains("100 entries; its input continues at offset 100"), "{said}");
     assert_eq!(tables(&state), before, "a store has changed");
     job.send(things(0, 0..150, 1).chain(things(1, 150..300, 1)));
     drain(&job, "a");
@@ -358,6 +361,6 @@ fn changelog_without_the_groups_last_transaction_is_refused() {
     operator.await_error(&["does not hold the transaction", "ratchet changelog rebuild", "not without a copy"]);
     drop(operator);
     let (code, said) = once_empty(&job, &state);
-    let words = ["has lost records of partition 0", "do not delete the topic", ":0: no store stands"];
+    let words = ["has lost records of partition 0", "do not delete the topic", ":0: no store is at"];
     assert!(code == Some(2) && words.iter().all(|words| said.contains(words)), "{said}");
 }

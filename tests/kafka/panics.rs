@@ -32,7 +32,7 @@ fn poison_record_stops_only_its_task_on_every_instance() {
         within(DEADLINE, "the other partition to be drained", || (job.committed() == [POISONOUS, 100]).then_some(()));
     };
     stops(&first);
-    let line = first.await_error(&["panicked: this is a mistake in ratchet", "src/engine/crash.rs:"]);
+    let line = first.await_error(&["panicked: this is a bug in ratchet", "src/engine/crash.rs:"]);
     assert!(line["thread"].is_string(), "{line}");
     assert_eq!(first.metric("ratchet_panics_total", &[]), TASK_PANICS);
     let (status, checks) = first.get("/readyz?verbose");

@@ -192,7 +192,7 @@ fn reset_to_before_the_inputs_start_resumes_at_its_start() {
         job.kafka.delete_records(&job.input, 0, gone);
         job.kafka.group(&job.group()).set(&job.input, 0, 5, "");
         let mut next = Operator::start(&job, "first");
-        next.await_line(&["reset to before where the input begins"], DEADLINE);
+        next.await_line(&["reset to an offset before the input's first record"], DEADLINE);
         // Even if nothing follows, the group ends up at an offset that exists.
         within(DEADLINE, "the group to reach the end", || (job.committed() == [COUNT]).then_some(()));
         assert_eq!(job.output().len(), COUNT as usize, "with {gone} removed");

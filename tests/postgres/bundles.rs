@@ -1,7 +1,7 @@
 //! Rows of a table that are carried out together: the same as one by one, whatever the table and the rows are.
 
 use ratchet::effect::postgres::Statement;
-use ratchet::effect::{Effects, Failed, Session};
+use ratchet::effect::{CommitError, Effects, Session};
 
 use crate::database::Database;
 use crate::postgres::task::{Calls, Task, effects, rejected, session, settings_of, sql};
@@ -239,7 +239,7 @@ fn column_that_changes_is_noticed_at_once() {
     assert_eq!(copy.database.rows("select * from t"), ["1|abcdef|7"]);
     copy.database.run("alter table t alter n type text");
     let failed = copy.task.commit(&mut *copy.session, &row("abc")).expect_err("it is out of date");
-    assert!(matches!(&failed, Failed::Held(error) if error.message.contains("types")), "{failed:?}");
+    assert!(matches!(&failed, CommitError::Held(error) if error.message.contains("types")), "{failed:?}");
     copy.commit(&row("abc"));
     assert_eq!(copy.database.rows("select * from t"), ["1|abc|7"]);
 }

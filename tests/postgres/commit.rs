@@ -1,7 +1,7 @@
 //! Committing: rows, fences, redos, answers.
 
 use ratchet::effect::postgres::{Settings, Statement};
-use ratchet::effect::{Answer, ErrorKind, Failed, Mark};
+use ratchet::effect::{Answer, CommitError, ErrorKind, RowMark};
 
 use crate::database::Database;
 use crate::postgres::task::{Calls, Redos, Task, add, each, effects, key, session, settings, sql, token};
@@ -17,7 +17,7 @@ fn effects_row_and_redo_are_committed_together() {
     let database = Database::with(TABLE);
     let mut session = session(&settings(&database, &[(INSERT, 1)]));
     let mut task = Task::claim(&mut *session, 0);
-    assert_eq!(task.mark, Mark { epoch: 1, token: None });
+    assert_eq!(task.mark, RowMark { epoch: 1, token: None });
     assert_eq!(task.commit(&mut *session, &each(&["3", "1", "2"])), Ok(vec![]));
     assert_eq!(database.rows("select v from t order by id"), ["3", "1", "2"]);
     assert_eq!(database.rows(ROW), ["0|1|1|-|3|redo 0: []"]);
@@ -49,7 +49,7 @@ fn former_owner_is_fenced_by_the_epoch() {
     assert_eq!((claimed.former_epoch, claimed.row.mark.epoch, claimed.row.next), (1, 2, 1));
     assert_eq!((claimed.row.mark.token, claimed.row.former), (Some(token(1)), None));
     assert_eq!(claimed.row.redo.as_deref(), Some(&b"redo 0: []"[..]));
-    assert_eq!(zombie.commit(&mut *one, &each(&["2"])), Err(Failed::Fenced(vec![0])));
+    assert_eq!(zombie.commit(&mut *one, &each(&["2"])), Err(CommitError::Fenced(vec![0])));
     assert_eq!(database.rows("select v from t"), ["1"]);
     let mut heir = Task::claim(&mut *other, 0);
     assert_eq!(heir.commit(&mut *other, &each(&["3"])), Ok(vec![]));
@@ -64,7 +64,7 @@ fn step_is_fenced_by_the_token() {
     assert_eq!(task.commit(&mut *session, &each(&["1"])), Ok(vec![]));
     for before in [None, Some(token(7))] {
         task.mark.token = before;
-        assert_eq!(task.commit(&mut *session, &each(&["2"])), Err(Failed::Fenced(vec![0])), "{before:?}");
+        assert_eq!(task.commit(&mut *session, &each(&["2"])), Err(CommitError::Fenced(vec![0])), "{before:?}");
     }
     assert_eq!(database.rows("select v from t"), ["1"]);
 }
@@ -79,7 +79,7 @@ fn fenced_steps_are_named() {
     Task::claim(&mut *other, 0);
     let all = each(&["1"]);
     let steps: Vec<_> = tasks.iter().map(|task| task.step(&all)).collect();
-    assert_eq!(one.commit(&steps, &mut Redos::default()), Err(Failed::Fenced(vec![1])));
+    assert_eq!(one.commit(&steps, &mut Redos::default()), Err(CommitError::Fenced(vec![1])));
     assert_eq!(database.value("select count(*) from t"), "0");
     let mut redos = Redos::default();
     assert_eq!(one.commit(&[tasks[0].step(&all), tasks[2].step(&all)], &mut redos), Ok(()));

@@ -1,7 +1,7 @@
 //! Records whose statements change another number of rows than they have to, and those that a policy does not let in.
 
 use ratchet::effect::postgres::{Settings, Statement};
-use ratchet::effect::{Answer, ErrorKind, Failed};
+use ratchet::effect::{Answer, CommitError, ErrorKind};
 
 use crate::database::{Database, shared};
 use crate::postgres::task::{Task, each, effects, rejected, session, settings, settings_of, sql};
@@ -10,7 +10,7 @@ fn expecting(text: &str, rows: u64) -> Statement {
     Statement::Sql { text: text.to_owned(), parameters: 1, returns: false, expect_rows: Some(rows) }
 }
 
-fn numbers(failed: Failed, words: &str) -> Vec<usize> {
+fn numbers(failed: CommitError, words: &str) -> Vec<usize> {
     let found = rejected(failed);
     assert!(found.iter().all(|(_, message)| message.contains(words)), "{words}: {found:?}");
     found.into_iter().map(|(number, _)| number).collect()
@@ -106,7 +106,7 @@ fn row_that_a_policy_does_not_let_in_is_refused_and_a_missing_grant_holds() {
     let mut of_grant = session(&insert("u"));
     let mut task = Task::claim(&mut *of_grant, 1);
     match task.commit(&mut *of_grant, &each(&["1"])) {
-        Err(Failed::Held(error)) => {
+        Err(CommitError::Held(error)) => {
             assert_eq!(error.kind, ErrorKind::Lasting);
             assert!(error.message.contains("permission denied") && error.message.contains("42501"), "{error}");
         }

@@ -3,7 +3,7 @@
 use std::thread::spawn;
 
 use ratchet::effect::postgres::{Inbox, Settings};
-use ratchet::effect::{Answer, Effects, Failed};
+use ratchet::effect::{Answer, CommitError, Effects};
 
 use crate::database::Database;
 use crate::postgres::task::{Redos, Task, add, session, settings, with_inbox};
@@ -27,7 +27,7 @@ fn records(all: &[(&str, &str)]) -> Effects {
 
 /// Which of the answers are `Done`, as letters: `d` and `i`.
 #[track_caller]
-fn outline(answers: Result<Vec<Answer>, Failed>) -> String {
+fn outline(answers: Result<Vec<Answer>, CommitError>) -> String {
     let answers = answers.expect("it commits");
     answers.iter().map(|answer| if *answer == Answer::InInbox { 'i' } else { 'd' }).collect()
 }

@@ -1,7 +1,7 @@
 //! Records that the database refuses.
 
 use ratchet::effect::postgres::{Settings, Statement};
-use ratchet::effect::{ErrorKind, Failed, Rejected};
+use ratchet::effect::{CommitError, ErrorKind, Rejected};
 
 use crate::database::{Database, shared};
 use crate::postgres::proxy::Proxy;
@@ -120,7 +120,7 @@ fn deferred_foreign_key_refuses_the_transaction() {
     let mut session = session(&settings(&database, &[("insert into t values ($1)", 1)]));
     let mut task = Task::claim(&mut *session, 0);
     let failed = task.commit(&mut *session, &each(&["1", "2"])).expect_err("there is no such parent");
-    assert!(matches!(&failed, Failed::Refused(message) if message.contains("23503")), "{failed:?}");
+    assert!(matches!(&failed, CommitError::Refused(message) if message.contains("23503")), "{failed:?}");
     let found = rejected(task.commit(&mut *session, &each(&["1"])).expect_err("nor is there this one"));
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(database.value("select count(*), (select count(token) from ratchet.position) from t"), "0|0");
@@ -140,7 +140,7 @@ fn deferred_trigger_refuses_the_transaction() {
     let mut session = session(&settings(&database, &[("insert into t values ($1)", 1)]));
     let mut task = Task::claim(&mut *session, 0);
     let failed = task.commit(&mut *session, &each(&["1", "-1"])).expect_err("one is refused");
-    assert!(matches!(&failed, Failed::Refused(message) if message.contains("no debts")), "{failed:?}");
+    assert!(matches!(&failed, CommitError::Refused(message) if message.contains("no debts")), "{failed:?}");
     assert_eq!(rejected(task.commit(&mut *session, &each(&["-1"])).expect_err("it is")).len(), 1);
     assert_eq!(task.commit(&mut *session, &each(&["1"])), Ok(vec![]));
 }
@@ -198,7 +198,7 @@ fn refused_records_are_named_by_their_steps() {
     let (one, other) = (Task::claim(&mut *session, 1), Task::claim(&mut *session, 0));
     let (first, second) = (each(&["1", "x"]), each(&["y", "2"]));
     let failed = session.commit(&[one.step(&first), other.step(&second)], &mut Redos::default());
-    let Err(Failed::Rejected(found)) = failed else { panic!("{failed:?}") };
+    let Err(CommitError::Rejected(found)) = failed else { panic!("{failed:?}") };
     let places: Vec<_> = found.iter().map(|Rejected { step, effect, .. }| (*step, *effect)).collect();
     assert_eq!(places, [(0, 1), (1, 0)]);
 }
@@ -239,7 +239,7 @@ fn error_of_a_statement_needs_a_person() {
     database.run("alter table t rename to u");
     for _ in 0..2 {
         let failed = task.commit(&mut *session, &each(&["2"])).expect_err("the table is gone");
-        let Failed::Held(error) = failed else { panic!("{failed:?}") };
+        let CommitError::Held(error) = failed else { panic!("{failed:?}") };
         assert_eq!(error.kind, ErrorKind::Lasting, "{error}");
         assert!(error.message.contains("\"t\" does not exist"), "{error}");
     }
@@ -265,7 +265,7 @@ fn doubtful_error_blames_a_record_where_another_passes() {
     // Alone, or beside records of other statements, it may be the statement.
     for all in [each(&["-1"]), effects(&[&[(0, &["-1"])], &[(1, &[])]])] {
         let failed = task.commit(&mut *session, &all).expect_err("nothing passes");
-        let Failed::Held(error) = failed else { panic!("{failed:?}") };
+        let CommitError::Held(error) = failed else { panic!("{failed:?}") };
         assert_eq!(error.kind, ErrorKind::Lasting, "{error}");
         assert!(error.message.contains("no debts"), "{error}");
     }
@@ -283,7 +283,7 @@ fn former_owner_is_fenced_though_its_records_are_refused() {
     let mut former = Task::claim(&mut *owner, 0);
     let mut task = Task::claim(&mut *heir, 0);
     task.commit(&mut *heir, &each(&["1"])).expect("it is right");
-    assert_eq!(former.commit(&mut *owner, &each(&["2", "1"])), Err(Failed::Fenced(vec![0])));
+    assert_eq!(former.commit(&mut *owner, &each(&["2", "1"])), Err(CommitError::Fenced(vec![0])));
     assert_eq!(database.rows("select v from t"), ["1"]);
 }
 

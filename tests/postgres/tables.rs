@@ -1,7 +1,7 @@
 //! Statements that name a table: a stream of changes becomes a table.
 
 use ratchet::effect::postgres::{Settings, Statement};
-use ratchet::effect::{ErrorKind, Failed, Session};
+use ratchet::effect::{CommitError, ErrorKind, Session};
 
 use crate::database::Database;
 use crate::postgres::task::{Task, effects, rejected, session, settings_of};
@@ -37,7 +37,7 @@ impl Replica {
         Replica { database, session, task }
     }
 
-    fn carry_out(&mut self, changes: &[(u32, &str)]) -> Result<(), Failed> {
+    fn carry_out(&mut self, changes: &[(u32, &str)]) -> Result<(), CommitError> {
         let mut all = effects(&[]);
         for (number, (statement, row)) in changes.iter().enumerate() {
             all.begin(number as i64, number.to_string().as_bytes(), None);
@@ -306,7 +306,7 @@ fn unknown_tables_and_columns_are_named() {
         let mut session = session(&settings);
         let mut task = Task::claim(&mut *session, 0);
         let failed = task.commit(&mut *session, &effects(&[&[(0, &["{}"])]])).expect_err("it is not there");
-        let Failed::Held(error) = failed else { panic!("{failed:?}") };
+        let CommitError::Held(error) = failed else { panic!("{failed:?}") };
         assert_eq!(error.kind, ErrorKind::Lasting);
         assert!(error.message.contains(words) && error.message.contains("upsert into"), "{error}");
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ratchet::effect::postgres::{Inbox, Postgres, Settings, Statement};
-use ratchet::effect::{Answer, Complete, Effects, Failed, Mark, RowKey, Session, Sink as _, Step};
+use ratchet::effect::{Answer, CommitError, Effects, RedoBuilder, RowKey, RowMark, Session, Sink as _, Step};
 use ratchet::format::Token;
 
 use crate::database::Database;
@@ -50,7 +50,7 @@ pub struct Redos {
     pub asked: Vec<(usize, Vec<Answer>)>,
 }
 
-impl Complete for Redos {
+impl RedoBuilder for Redos {
     fn redo(&mut self, step: usize, answers: &[Answer]) -> Vec<u8> {
         self.asked.push((step, answers.to_vec()));
         format!("redo {step}: {answers:?}").into_bytes()
@@ -92,7 +92,7 @@ pub fn each(parameters: &[&str]) -> Effects {
 /// A claimed task.
 pub struct Task {
     pub key: RowKey,
-    pub mark: Mark,
+    pub mark: RowMark,
     transaction: u64,
 }
 
@@ -111,7 +111,7 @@ impl Task {
     }
 
     /// Commits these effects; where that works, the mark goes on.
-    pub fn commit(&mut self, session: &mut dyn Session, effects: &Effects) -> Result<Vec<Answer>, Failed> {
+    pub fn commit(&mut self, session: &mut dyn Session, effects: &Effects) -> Result<Vec<Answer>, CommitError> {
         let mut redos = Redos::default();
         session.commit(&[self.step(effects)], &mut redos)?;
         self.transaction += 1;
@@ -122,9 +122,9 @@ impl Task {
 
 /// The numbers of the records that were rejected, with what was said.
 #[track_caller]
-pub fn rejected(failed: Failed) -> Vec<(usize, String)> {
+pub fn rejected(failed: CommitError) -> Vec<(usize, String)> {
     match failed {
-        Failed::Rejected(rejected) => rejected.into_iter().map(|one| (one.effect, one.message)).collect(),
+        CommitError::Rejected(rejected) => rejected.into_iter().map(|one| (one.effect, one.message)).collect(),
         other => panic!("{other:?}"),
     }
 }

@@ -5,7 +5,7 @@ use std::thread::{self, spawn};
 use std::time::{Duration, Instant};
 
 use ratchet::effect::postgres::{Settings, Statement};
-use ratchet::effect::{Answer, Complete, Effects, ErrorKind, Failed};
+use ratchet::effect::{Answer, CommitError, Effects, ErrorKind, RedoBuilder};
 
 use crate::database::{Database, shared};
 use crate::kafka;
@@ -16,8 +16,8 @@ use crate::until::{DEADLINE, within};
 const INSERT: &str = "insert into t values ($1)";
 
 #[track_caller]
-fn passing(failed: Failed, words: &str) {
-    let Failed::Held(error) = failed else { panic!("{failed:?}") };
+fn passing(failed: CommitError, words: &str) {
+    let CommitError::Held(error) = failed else { panic!("{failed:?}") };
     assert_eq!(error.kind, ErrorKind::Passing, "{error}");
     assert!(error.message.contains(words), "{error}");
 }
@@ -37,7 +37,7 @@ fn lost_answer_to_commit_is_unknown() {
     proxy.lose_the_answer_to(b"; commit");
     let failed = task.commit(&mut *session, &each(&["1"])).expect_err("the answer is lost");
     assert!(proxy.has_lost(), "the fault was reached");
-    let Failed::Unknown(error) = failed else { panic!("{failed:?}") };
+    let CommitError::Unknown(error) = failed else { panic!("{failed:?}") };
     assert_eq!(error.kind, ErrorKind::Passing);
     within(DEADLINE, "the commit", || (database.value("select count(*) from t") == "1").then_some(()));
     let claimed = session.claim(&key(0), true).expect("it connects again").expect("it is there");
@@ -62,7 +62,7 @@ fn connection_lost_before_commit_leaves_nothing() {
 /// Kills the session's own process while its redo is asked for, so within the transaction.
 struct Killing<'a>(&'a Database);
 
-impl Complete for Killing<'_> {
+impl RedoBuilder for Killing<'_> {
     fn redo(&mut self, _: usize, _: &[Answer]) -> Vec<u8> {
         let kill = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'ratchet test' \
                     and datname = current_database()";
@@ -196,7 +196,7 @@ struct Frozen {
     woken: Receiver<()>,
 }
 
-impl Complete for Frozen {
+impl RedoBuilder for Frozen {
     fn redo(&mut self, _: usize, _: &[Answer]) -> Vec<u8> {
         self.reached.send(()).expect("the test waits for it");
         self.woken.recv().expect("it is woken up");
@@ -294,7 +294,7 @@ fn statements_are_prepared_anew_where_they_cannot_be_carried_out() {
     for (number, change) in ["drop column x", "alter n type text"].into_iter().enumerate() {
         database.run(&format!("alter table u {change}"));
         let failed = task.commit(&mut *session, &all("2")).expect_err("it is out of date");
-        let Failed::Held(error) = &failed else { panic!("{failed:?}") };
+        let CommitError::Held(error) = &failed else { panic!("{failed:?}") };
         assert_eq!(error.kind, ErrorKind::Lasting, "{error}");
         let n = (number + 3).to_string();
         assert_eq!(task.commit(&mut *session, &all(&n)), Ok(vec![]), "{change}");
@@ -361,7 +361,7 @@ fn server_that_cannot_be_reached_is_waited_for() {
     let error = session.claim(&key(0), true).expect_err("nobody is there");
     assert_eq!(error.kind, ErrorKind::Passing, "{error}");
     let all = each(&[]);
-    let mark = ratchet::effect::Mark { epoch: 1, token: None };
+    let mark = ratchet::effect::RowMark { epoch: 1, token: None };
     let key = key(0);
     let step = ratchet::effect::Step { key: &key, mark: &mark, token: token(1), next: 0, effects: &all };
     passing(session.commit(&[step], &mut Redos::default()).expect_err("nobody is there"), "cannot connect");

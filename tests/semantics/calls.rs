@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet::dedup::Reader;
-use ratchet::effect::call::{self, Action, Found, Grant, Key, KeyOf, Now, Outcome, Permit};
+use ratchet::effect::call::{self, Action, FoundCall, Grant, Key, KeyParts, Now, Outcome, Permit};
 use ratchet::record::{Headers, Record};
 use ratchet::rehearsal::run_case;
 use ratchet::rendering::request::Requester;
@@ -60,11 +60,11 @@ fn reserve_then_complete() {
     // Without a key, and where it is asked for, nothing is sent before a reservation is committed.
     for sink in ["on_in_doubt: dead_letter", &format!("{KEY}, reserve: always")] {
         let policy = calling(sink, &test).calls().unwrap().policy.clone();
-        let granted = Grant { since_ms: 0, is_of_former: false };
+        let granted = Grant { since_ms: 0, is_from_former_owner: false };
         assert_eq!(call::begin(&policy, Some(granted), now(0)).1, Action::Write(Permit::Reservation), "{sink}");
     }
     let policy = calling(KEY, &test).calls().unwrap().policy.clone();
-    let granted = Grant { since_ms: 0, is_of_former: false };
+    let granted = Grant { since_ms: 0, is_from_former_owner: false };
     assert_eq!(call::begin(&policy, Some(granted), now(0)).1, Action::SendAt(Duration::ZERO));
     assert_eq!(call::begin(&policy, None, now(0)).1, Action::Write(Permit::Grant));
 }
@@ -124,7 +124,7 @@ fn stuck_reservation_is_resolved() {
     let test = format!("{TWICE}  expect: [forwarded, duplicate]\n");
     let resumed = |sink: &str, after_ms: i64| {
         let policy = calling(sink, &test).calls().unwrap().policy.clone();
-        call::resume(&policy, Found { first_at_ms: 0, attempts: 1, may_have_acted: true }, now(after_ms)).1
+        call::resume(&policy, FoundCall { first_at_ms: 0, attempts: 1, may_have_acted: true }, now(after_ms)).1
     };
     let (again, doubt) = (Action::SendAt(Duration::ZERO), Action::Settle(Outcome::InDoubt));
     // Within the key's window it goes on, beyond it nobody knows.
@@ -227,7 +227,7 @@ fn effect_carries_the_providers_key() {
     let reading = Reader::new(Arc::clone(&topology.rules)).read(&record(0), &mut arena);
     let row = &reading.rows()[0];
     let identity = &arena[row.key.clone()];
-    let expected = Key::of(KeyOf { topology: "t", identity, epoch: None, version: None, step: None });
+    let expected = Key::of(KeyParts { topology: "t", identity, epoch: None, version: None, step: None });
     let mut requester = Requester::new(&topology).unwrap();
     for offset in [0, 9] {
         let request = requester.render(&record(offset), reading.rows(), &arena).unwrap();

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ratchet::effect::gate::{Answer, Asked, Error, ErrorKind, Gate, Identity, Place, Session};
+use ratchet::effect::gate::{Error, ErrorKind, Gate, GateRecord, GateVerdict, Identity, Session, SourcePartition};
 
 use crate::judge::coverage;
 use crate::kafka::{MS, SECOND, Time};
@@ -47,7 +47,7 @@ impl Troubles {
 struct Question {
     partition: i32,
     place: String,
-    asked: Vec<Asked>,
+    asked: Vec<GateRecord>,
 }
 
 /// What becomes of an answer.
@@ -120,16 +120,16 @@ impl Server {
         self.outages.iter().any(|(from, until)| (*from..*until).contains(&now))
     }
 
-    fn answer(&mut self, question: &Question, heard: Heard) -> Vec<Answer> {
+    fn answer(&mut self, question: &Question, heard: Heard) -> Vec<GateVerdict> {
         let Question { partition, place, asked } = question;
-        let answer = |Asked { identity, offset }: &Asked| match self.marks.get(identity) {
-            Some(mark) if mark.starts_with(place) && !is_told(Lie::OwnMarkUnknown) => Answer::Own,
-            Some(_) if is_told(Lie::MarksNotAtOnce) && offset % 7 == 0 => Answer::First,
+        let answer = |GateRecord { identity, offset }: &GateRecord| match self.marks.get(identity) {
+            Some(mark) if mark.starts_with(place) && !is_told(Lie::OwnMarkUnknown) => GateVerdict::Own,
+            Some(_) if is_told(Lie::MarksNotAtOnce) && offset % 7 == 0 => GateVerdict::First,
             Some(_) => {
                 if heard == Heard::Yes {
                     self.elsewhere.insert((*partition, *offset));
                 }
-                Answer::Elsewhere
+                GateVerdict::Elsewhere
             }
             None => {
                 self.marks.insert(*identity, format!("{place}{offset}"));
@@ -137,14 +137,14 @@ impl Server {
                 if heard == Heard::TooLate && self.elsewhere.contains(&record) {
                     self.strays.insert(record);
                 }
-                Answer::First
+                GateVerdict::First
             }
         };
         asked.iter().map(answer).collect()
     }
 
-    fn take_back(&mut self, place: &str, asked: &[Asked]) {
-        for Asked { identity, offset } in asked {
+    fn take_back(&mut self, place: &str, asked: &[GateRecord]) {
+        for GateRecord { identity, offset } in asked {
             if self.marks.get(identity).is_some_and(|mark| *mark == format!("{place}{offset}")) {
                 self.marks.remove(identity);
             }
@@ -218,17 +218,22 @@ impl Client {
 }
 
 impl Session for Client {
-    fn ask(&mut self, place: &Place<'_>, asked: &[Asked], answers: &mut Vec<Answer>) -> Result<(), Error> {
+    fn ask(
+        &mut self,
+        place: &SourcePartition<'_>,
+        asked: &[GateRecord],
+        answers: &mut Vec<GateVerdict>,
+    ) -> Result<(), Error> {
         let question = Question { partition: place.partition, place: place.to_string(), asked: asked.to_vec() };
         let later = |server: &mut Server, at| server.later.push((at, question.clone()));
         *answers = self.exchange(|server, heard| server.answer(&question, heard), later)?;
-        if answers.contains(&Answer::Own) {
+        if answers.contains(&GateVerdict::Own) {
             self.process.lock().reach(coverage::GATE_OWN);
         }
         Ok(())
     }
 
-    fn take_back(&mut self, place: &Place<'_>, asked: &[Asked]) -> Result<(), Error> {
+    fn remove_marks(&mut self, place: &SourcePartition<'_>, asked: &[GateRecord]) -> Result<(), Error> {
         let place = place.to_string();
         self.exchange(|server, _| server.take_back(&place, asked), |_, _| {})?;
         self.process.lock().reach(coverage::GATE_TAKEN_BACK);

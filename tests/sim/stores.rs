@@ -70,7 +70,7 @@ impl Stores {
     pub fn memory(&self) -> Memory {
         match self {
             Self::Real(_, memory) => memory.clone(),
-            Self::Simulated(disk) => Memory::on(Arc::new(LyingDisk(Arc::new(disk.clone())))),
+            Self::Simulated(disk) => Memory::with_disk(Arc::new(LyingDisk(Arc::new(disk.clone())))),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use ratchet::effect::gate::{Answer, Asked, Gate as _, Identity, Place, RowOf};
+use ratchet::effect::gate::{Gate as _, GateRecord, GateVerdict, Identity, RowIdentity, SourcePartition};
 use ratchet::redis::Address;
 use ratchet::redis::gate::{RedisGate as Driver, Settings};
 use serde::{Deserialize, Serialize};
@@ -65,18 +65,18 @@ fn measure(bench: &Bench, portion: i64) -> Outcome<Run> {
     let driver = Driver::new(Settings { address, name: "bench".to_owned(), retention_ms: RETENTION_MS });
     let mut session = driver.session();
     session.reach().map_err(|error| Failure(error.to_string()))?;
-    let (mut asked, mut answers, mut count): (Vec<Asked>, _, _) = (Vec::new(), Vec::new(), 0_i64);
+    let (mut asked, mut answers, mut count): (Vec<GateRecord>, _, _) = (Vec::new(), Vec::new(), 0_i64);
     let own = || Usage::alone(std::process::id());
     let (began, from, server) = (Instant::now(), own(), redis.usage());
     while began.elapsed() < measured_for(bench) {
         let round = count / portion;
         let partition = (round % 2) as i32;
-        let place = Place { topology: "bench", topic: "in", topic_id: [7; 16], partition };
+        let place = SourcePartition { topology: "bench", topic: "in", topic_id: [7; 16], partition };
         let first = round / 2 * portion;
         asked.clear();
         asked.extend((first..first + portion).map(about));
         session.ask(&place, &asked, &mut answers).map_err(|error| Failure(error.to_string()))?;
-        let right = if partition == 0 { Answer::First } else { Answer::Elsewhere };
+        let right = if partition == 0 { GateVerdict::First } else { GateVerdict::Elsewhere };
         if answers.len() != asked.len() || answers.iter().any(|answer| *answer != right) {
             fail!("one of {portion} records is not {right:?}");
         }
@@ -91,7 +91,10 @@ fn measure(bench: &Bench, portion: i64) -> Outcome<Run> {
     })
 }
 
-fn about(number: i64) -> Asked {
+fn about(number: i64) -> GateRecord {
     let identity = number.to_be_bytes();
-    Asked { identity: Identity::of([RowOf { identity: &identity, scope: None, version: None }]), offset: number }
+    GateRecord {
+        identity: Identity::of([RowIdentity { identity: &identity, scope: None, version: None }]),
+        offset: number,
+    }
 }

@@ -2,18 +2,19 @@
 //!
 //! Two threads take changes from a queue. The one that holds the `Writer` applies the rules of
 //! [`crate::request::entry`] to one change after the other, and writes the results as one batch. Then one thread syncs
-//! while the other goes on with new changes: so changes that need no sync do not wait for one, and all that need one
-//! share it.
+//! while the other continues with new changes: so changes that need no sync do not wait for one, and changes that need
+//! one share it.
 //!
-//! **An answer is given out only after its sync**, and so is a reservation that must not be taken over: this holds for
-//! the caller that wrote it, and for callers that ask for it in the meantime (`syncs`). Other reservations are synced
-//! with the next answer: a crash of the machine before that loses only requests that were not answered. They are passed
-//! to the operating system before the request is carried out, so that the end of the process alone loses none of them.
+//! **Callers get a response only after its sync**, and likewise a reservation that must not be taken over: this holds
+//! for the caller that wrote it, and for other callers with the same request (`syncs`). Other reservations are synced
+//! with the next response: a crash of the machine before that loses only requests that were not answered. They are
+//! passed to the operating system before the request is carried out, so that the end of the process alone loses none of
+//! them.
 //!
-//! **At once.** A reservation that need not wait for anything is made on the caller's thread: going to another thread
-//! and back takes longer than everything else about it. That is the case if no other change waits or is being made, the
-//! entry that is looked up is in memory, and the last writes took less than a millisecond; never if the caller's
-//! runtime has only one thread.
+//! **At once.** A reservation that need not wait for anything is made on the caller's thread, since switching to
+//! another thread and back takes longer than the reservation itself. The conditions: no other change is queued or being
+//! made, the entry that is looked up is in memory, the last writes took less than a millisecond each, and the caller's
+//! runtime has more than one thread.
 //!
 //! **Time** is the wall clock when the store was opened plus the monotonic clock since: setting the clock ends no
 //! lease. The end of the process ends all of its leases: entries name the run that wrote them.
@@ -21,12 +22,12 @@
 //! **Unlike a task's store**, this one cannot be rebuilt from elsewhere, syncs its log, and is never removed.
 //!
 //! **Failure.** After a failed write or sync it is not known what is on the disk. The database is closed, all waiting
-//! callers get the error, and the database is reopened after a pause: what is on the disk then counts. Opening it
-//! writes the log's contents into another file, and syncs that, so nothing that is found can still be lost.
+//! callers get the error, and the database is reopened after a pause, with the state that is on the disk then. Opening
+//! it writes the log's contents into another file, and syncs that file, so nothing that is found can still be lost.
 //!
-//! On **a full disk** the database could not be reopened. So it stays open, for reading only: it answers from what is
-//! synced, and refuses requests that would write. Answers that were written but not synced are given to nobody. Once
-//! there is room, the database is reopened, and its contents on the disk count. If the process ends before that, the
+//! On **a full disk** the database could not be reopened. So it stays open, for reading only: it replays synced
+//! responses, and refuses requests that would write. Nobody gets responses that were written but not synced. Once there
+//! is room, the database is reopened, with the state that is on the disk. If the process ends before that, the
 //! next process cannot open the folder until there is room: it, too, finds nothing that could still be lost.
 
 use std::path::{Path, PathBuf};
@@ -44,9 +45,9 @@ use crate::request::entry;
 use crate::request::{Answer, Error, Found, Held, Id, Kept, Reply, Store, Token, Wanted};
 
 mod database;
+mod disk_space;
 mod folder;
 mod options;
-mod room;
 mod syncs;
 mod writer;
 
@@ -55,13 +56,13 @@ use writer::{BatchOutcome, Writer};
 
 /// The most changes that may wait.
 const WAITING_MAX: usize = 4_096;
-/// The most changes in one batch, and the bytes of answers with which a batch is complete earlier.
+/// The most changes in one batch, and the bytes of responses with which a batch is complete earlier.
 const BATCH_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// One writes while the other one syncs.
+/// One thread writes while the other one syncs.
 const THREADS: usize = 2;
 
-/// Answers in a folder.
+/// The store of requests and their responses, in a folder.
 pub struct Requests {
     dir: PathBuf,
     shared: Arc<Shared>,
@@ -75,7 +76,7 @@ struct QueuedOperation {
     reply_to: ReplyTo,
 }
 
-/// What a caller asks for: a change, or a check.
+/// A caller's operation: a change, or a check.
 enum Operation {
     Reserve(Wanted),
     Extend(Held, Duration),
@@ -96,11 +97,11 @@ enum Outcome {
     Settled(Settled),
 }
 
-/// Outcomes, each with the caller that gets it.
+/// Outcomes, each with the sender to its caller.
 type Replies = Vec<(ReplyTo, Result<Outcome, Error>)>;
 
-/// What the threads and the callers share. A thread that takes several of the locks takes them in the order of the
-/// fields.
+/// The data that the threads and the callers share. A thread that takes several of the locks takes them in the order of
+/// the fields.
 struct Shared {
     /// A thread holds this lock while it waits for a change, and until it holds the writer, so that changes are carried
     /// out in the order of their arrival.
@@ -118,7 +119,7 @@ impl Requests {
     /// Another process has it open, it holds files of something else, or it cannot be read or written.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let lock = folder::lock(dir)?;
-        room::remove_trial(dir).map_err(|error| Error::Unavailable(format!("{}: {error}", dir.display())))?;
+        disk_space::remove_trial(dir).map_err(|error| Error::Unavailable(format!("{}: {error}", dir.display())))?;
         let writer = Mutex::new(Writer::open(dir.to_owned())?);
         let shared = Arc::new(Shared { turn: Mutex::default(), writer, syncs: Mutex::default(), _lock: lock });
         let (changes, queue) = bounded(WAITING_MAX);
@@ -133,16 +134,16 @@ impl Requests {
         Ok(store)
     }
 
-    /// Bounds the size of its files: beyond that it takes no new requests, but goes on with known ones.
+    /// Bounds the size of its files: beyond that it accepts no new requests, but continues to serve known ones.
     #[must_use]
     pub fn bytes_max(self, bytes: u64) -> Self {
-        self.shared.writer().room.set_bytes_max(bytes);
+        self.shared.writer().disk_space.set_bytes_max(bytes);
         self
     }
 
     /// The size of its files.
     pub fn bytes(&self) -> u64 {
-        room::bytes_used(&self.dir)
+        disk_space::bytes_used(&self.dir)
     }
 
     /// Opens an existing folder; does not create one.
@@ -154,7 +155,7 @@ impl Requests {
         Self::open(dir)
     }
 
-    async fn ask(&self, operation: Operation) -> Result<Outcome, Error> {
+    async fn submit(&self, operation: Operation) -> Result<Outcome, Error> {
         let (reply_to, outcome) = oneshot::channel();
         let changes = self.changes.as_ref().ok_or_else(closing_error)?;
         changes.try_send(QueuedOperation { operation, reply_to }).map_err(|error| match error {
@@ -166,9 +167,9 @@ impl Requests {
         outcome.await.map_err(|_| closing_error())?
     }
 
-    /// Asks for a change that only the holder of a reservation may make.
-    async fn ask_as_holder(&self, operation: Operation) -> Result<Kept, Error> {
-        match self.ask(operation).await? {
+    /// Submits a change that only the holder of a reservation may make.
+    async fn submit_as_holder(&self, operation: Operation) -> Result<Kept, Error> {
+        match self.submit(operation).await? {
             Outcome::Kept(kept) => Ok(kept),
             outcome => Err(unexpected_outcome(&outcome)),
         }
@@ -216,7 +217,7 @@ impl Store for Requests {
             if let Some(found) = self.reserve_at_once(wanted) {
                 return found;
             }
-            match self.ask(Operation::Reserve(*wanted)).await? {
+            match self.submit(Operation::Reserve(*wanted)).await? {
                 Outcome::Found(found) => Ok(found),
                 outcome => Err(unexpected_outcome(&outcome)),
             }
@@ -224,20 +225,20 @@ impl Store for Requests {
     }
 
     fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
-        Box::pin(self.ask_as_holder(Operation::Extend(held, lease)))
+        Box::pin(self.submit_as_holder(Operation::Extend(held, lease)))
     }
 
     fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
-        Box::pin(self.ask_as_holder(Operation::Complete(held, answer.clone(), retention)))
+        Box::pin(self.submit_as_holder(Operation::Complete(held, answer.clone(), retention)))
     }
 
     fn release(&self, held: Held) -> Reply<'_, Kept> {
-        Box::pin(self.ask_as_holder(Operation::Release(held)))
+        Box::pin(self.submit_as_holder(Operation::Release(held)))
     }
 
     fn tidy(&self) -> Reply<'_, usize> {
         Box::pin(async {
-            match self.ask(Operation::Tidy).await? {
+            match self.submit(Operation::Tidy).await? {
                 Outcome::Removed(count) => Ok(count),
                 outcome => Err(unexpected_outcome(&outcome)),
             }
@@ -245,7 +246,7 @@ impl Store for Requests {
     }
 
     fn check(&self) -> Reply<'_, ()> {
-        Box::pin(async { self.ask(Operation::Check).await.map(|_| ()) })
+        Box::pin(async { self.submit(Operation::Check).await.map(|_| ()) })
     }
 }
 
@@ -260,7 +261,7 @@ impl Settle for Requests {
 
     fn settle<'a>(&'a self, id: Id, decision: &'a Decision, token: Token) -> Reply<'a, Settled> {
         Box::pin(async move {
-            match self.ask(Operation::Settle(id, decision.clone(), token)).await? {
+            match self.submit(Operation::Settle(id, decision.clone(), token)).await? {
                 Outcome::Settled(settled) => Ok(settled),
                 outcome => Err(unexpected_outcome(&outcome)),
             }
@@ -316,19 +317,20 @@ impl Shared {
     /// Carries out the queued changes. Returns the replies that can be sent at once; the others are sent after a sync.
     fn carry_out(&self, writer: &mut Writer, queued: &mut Vec<QueuedOperation>) -> Replies {
         let is_late = self.syncs().is_late();
-        let done = writer.carry_out(queued.iter().map(|queued| &queued.operation), is_late);
+        let outcome = writer.carry_out(queued.iter().map(|queued| &queued.operation), is_late);
         let mut syncs = self.syncs();
         if !writer.is_read_only() {
             syncs.forget_lost();
         }
-        match done {
+        match outcome {
             Ok(BatchOutcome { outcomes, to_sync, database }) => {
                 syncs.add_written(to_sync, &database);
                 let queued = queued.drain(..).zip(outcomes);
-                let replies = queued.filter_map(|(QueuedOperation { reply_to, .. }, (outcome, when))| match outcome {
-                    Ok(outcome) => syncs.defer(when, reply_to, outcome),
-                    Err(error) => Some((reply_to, Err(error))),
-                });
+                let replies =
+                    queued.filter_map(|(QueuedOperation { reply_to, .. }, (outcome, timing))| match outcome {
+                        Ok(outcome) => syncs.defer(timing, reply_to, outcome),
+                        Err(error) => Some((reply_to, Err(error))),
+                    });
                 replies.collect()
             }
             Err(error) => {
@@ -418,7 +420,7 @@ fn send(replies: Replies) {
 }
 
 impl Operation {
-    /// The size of the answer that it writes: about as much as all that it writes.
+    /// The size of the response that the operation writes, which is about the size of the whole write.
     fn answer_bytes(&self) -> usize {
         match self {
             Self::Complete(_, Answer { body: crate::request::AnswerBody::Whole(body), .. }, _)

@@ -13,9 +13,9 @@ use crate::config::Config;
 use crate::effect::{Row, RowKey, postgres};
 use crate::engine::preflight::facts::Facts;
 use crate::engine::preflight::finding::{Finding, Severity};
-use crate::engine::preflight::online::{self, Heard};
+use crate::engine::preflight::online::{self, ClusterReport};
 use crate::engine::preflight::rows;
-use crate::engine::preflight::unreached::Unasked;
+use crate::engine::preflight::unreached::QueryFailure;
 use crate::rendering;
 use crate::topology::gate::OnUnavailable;
 use crate::topology::sink::Command;
@@ -36,14 +36,15 @@ pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
     let before: Vec<_> = loaded.iter().map(|loaded| rows_of(&loaded.topology, config)).collect();
     let mut refused = 0;
     let topologies: Vec<&Topology> = loaded.iter().map(|loaded| &loaded.topology).collect();
-    let (abilities, found) = online::ask(config, &topologies).map_err(|Unasked { kind, finding }| match kind {
-        // Rights, a password, a property: `run` would be refused too.
-        ErrorKind::Refused => Failure::input(finding.message, finding.help),
-        _ => Failure::run_with_help(finding.message, finding.help),
-    })?;
+    let (abilities, found) =
+        online::query(config, &topologies).map_err(|QueryFailure { kind, finding }| match kind {
+            // Rights, a password, a property: `run` would be refused too.
+            ErrorKind::Refused => Failure::input(finding.message, finding.help),
+            _ => Failure::run_with_help(finding.message, finding.help),
+        })?;
     abilities.iter().for_each(show_abilities);
     for ((Loaded { topology, path, .. }, heard), before) in loaded.iter().zip(found).zip(before) {
-        let Heard { mut findings, inputs } = heard;
+        let ClusterReport { mut findings, inputs } = heard;
         findings.extend(compare_rows(topology, config, &inputs, before));
         let count = findings.iter().filter(|finding| finding.is_refused()).count();
         let verdict = if count == 0 { "fine" } else { "refused" };

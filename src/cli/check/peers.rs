@@ -10,7 +10,7 @@ use crate::topology::sink::http::address::Address;
 /// A note for each server that is not authenticated.
 pub fn notes(topology: &Topology) -> Vec<String> {
     let of_sink = topology.sink().and_then(|sink| match sink {
-        Sink::Postgres(sink) => postgres::unauthenticated(sink.url.reveal()).ok().flatten().map(|why| {
+        Sink::Postgres(sink) => postgres::missing_authentication(sink.url.reveal()).ok().flatten().map(|why| {
             format!(
                 "the database is not authenticated ({why}): an attacker on the network can read and change the traffic; \
                  sslmode=verify-full, with sslrootcert for an authority of your own, prevents it"

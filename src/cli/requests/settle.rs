@@ -10,7 +10,7 @@ use super::{Where, digits};
 use crate::cli::Failure;
 use crate::cli::listing::{or_none, time};
 use crate::format::{self, ByHand};
-use crate::http::proxying::{done_by_hand, dropped_by_hand};
+use crate::http::proxying::{done_answer, dropped_answer};
 use crate::http::request::by_hand::{Decision, Listed, SeenAs, Settled};
 use crate::http::request::{Answer, Id, Token};
 
@@ -98,7 +98,7 @@ fn decision(args: &Args) -> Result<Decision, Failure> {
     }
     let answer = match args.by_hand {
         ByHand::Done => done(args)?,
-        ByHand::Drop => dropped_by_hand(),
+        ByHand::Drop => dropped_answer(),
         ByHand::Retry => return Ok(Decision::Forget),
     };
     Ok(Decision::Answer(answer))
@@ -108,7 +108,7 @@ fn done(args: &Args) -> Result<Answer, Failure> {
     /// As much as a proxy may be set to remember.
     const BODY_BYTES_MAX: usize = 1 << 20;
     let status = args.status.unwrap_or(200);
-    let Some(path) = &args.body else { return Ok(done_by_hand(status, None)) };
+    let Some(path) = &args.body else { return Ok(done_answer(status, None)) };
     let shown = path.display();
     let body =
         fs::read(path).map_err(|error| Failure::input(format!("{shown}: {error}"), "name a file that is there"))?;
@@ -120,7 +120,7 @@ fn done(args: &Args) -> Result<Answer, Failure> {
         let text = format!("{:?} is no media type", args.content_type);
         return Err(Failure::input(text, "write e.g. `--content-type text/plain`"));
     }
-    Ok(done_by_hand(status, Some((Bytes::from(body), args.content_type.clone()))))
+    Ok(done_answer(status, Some((Bytes::from(body), args.content_type.clone()))))
 }
 
 /// The outcome in a line; a failure if nothing was changed.

@@ -1,38 +1,37 @@
-//! How long to wait before a call is made again: exponential back-off with full jitter, from a given source of random
-//! numbers.
+//! The wait before a call is made again: exponential backoff with full jitter. The caller provides the random numbers.
 //!
 //! Full jitter draws the whole wait between zero and a growing ceiling, so that calls which have failed together are
 //! not made again together (Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
 
 use std::time::Duration;
 
-/// The longest `Retry-After` that is obeyed: a provider must not be able to stop a partition for a day.
+/// The longest `Retry-After` that is honoured: a provider must not be able to stop a partition for a day.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
-/// Draws a uniformly distributed random number between 0 and the given one, both included.
+/// Draws a uniformly distributed random number between 0 and the given maximum, both included.
 pub type Draw<'a> = &'a mut dyn FnMut(u64) -> u64;
 
-/// How often, and after how long, a call is made again.
+/// How often a call is made again, and after which waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// The ceiling of the first wait.
     pub first: Duration,
-    /// What the ceiling is multiplied by after each attempt; at least 1.
+    /// The factor by which the ceiling grows after each attempt; at least 1.
     pub factor: u32,
     /// The highest ceiling.
     pub max: Duration,
-    /// How much of a wait is random.
+    /// Which part of a wait is random.
     pub jitter: Jitter,
-    /// How many attempts there are, the first one included; at least 1.
+    /// The most attempts of a call, including the first one; at least 1.
     pub attempts: u32,
 }
 
-/// How much of a wait is random.
+/// Which part of a wait is random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jitter {
-    /// All of it: the wait is anything between zero and the ceiling.
+    /// The whole wait: it is between zero and the ceiling.
     Full,
-    /// Nothing: the wait is the ceiling.
+    /// No part: the wait is the ceiling.
     None,
 }
 
@@ -90,15 +89,15 @@ mod tests {
 
     #[test]
     fn wait_is_drawn_between_zero_and_the_ceiling() {
-        let mut asked = Vec::new();
+        let mut ceilings = Vec::new();
         for part in [0, 1, 2] {
-            let wait = retry(2).wait(3, &mut |most| {
-                asked.push(most);
-                most * part / 2
+            let wait = retry(2).wait(3, &mut |max| {
+                ceilings.push(max);
+                max * part / 2
             });
             assert_eq!(wait, Duration::from_millis(400 * part));
         }
-        assert_eq!(asked, [800; 3]);
+        assert_eq!(ceilings, [800; 3]);
         assert_eq!(retry(2).wait(3, &mut |_| u64::MAX), Duration::from_millis(800), "a source that exceeds its bound");
     }
 
@@ -109,8 +108,8 @@ mod tests {
     }
 
     #[test]
-    fn endless_waits_do_not_overflow() {
+    fn longest_wait_does_not_overflow() {
         let endless = Retry { first: Duration::MAX, max: Duration::MAX, ..retry(2) };
-        assert_eq!(endless.wait(9, &mut |most| most), Duration::from_millis(u64::MAX));
+        assert_eq!(endless.wait(9, &mut |max| max), Duration::from_millis(u64::MAX));
     }
 }

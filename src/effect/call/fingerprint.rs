@@ -1,19 +1,19 @@
-//! The fingerprint of a request tells whether two requests under one key are the same.
+//! The fingerprint of a request, which shows whether two requests under one key are the same.
 //!
-//! A record with the identity and version of another one that asks for something else is a conflict, never a duplicate.
-//! The fingerprint covers what records contribute: method, path and query, the headers that depend on the record, and
-//! the body. Headers that come from the topology alone are left out, so that a secret can be replaced.
+//! A record with the identity and version of another record, but with a different request, is a conflict, never a
+//! duplicate. The fingerprint covers the parts of the request that depend on the record: method, path and query, those
+//! headers, and the body. Headers that come from the topology alone are left out, so that a secret can be replaced.
 //!
-//! A topology that has changed asks for something else for every record. So a fingerprint contains the [`Form`] of the
-//! request, and fingerprints of different forms are not compared.
+//! A topology that has changed makes a different request for every record. So a fingerprint contains the [`Form`] of
+//! the request, and fingerprints of different forms are not compared.
 //!
 //! The digest is the first 16 bytes of the SHA-256 of the parts, each preceded by its length; the list of headers is
-//! preceded by their number. Both are big-endian numbers of eight bytes. 128 bits distinguish everything that was not
-//! made to collide, and a producer that can make things collide could as well send another identity.
+//! preceded by their number. Both are big-endian numbers of eight bytes. 128 bits distinguish all requests that were
+//! not made to collide, and a producer that can make requests collide could as well send another identity.
 
 use sha2::{Digest, Sha256};
 
-/// How many bytes a fingerprint takes where it is remembered: the form's four, then the digest.
+/// The length of a fingerprint in bytes: four bytes of the form, then the digest.
 pub const FINGERPRINT_BYTES: usize = 20;
 
 const FORM_DOMAIN: &[u8] = b"ratchet request form 1";
@@ -24,8 +24,8 @@ const CONTENT_DOMAIN: &[u8] = b"ratchet request content 1";
 pub struct Form([u8; 4]);
 
 impl Form {
-    /// The form of requests that are made by these templates, in this order: any texts that say how method, path,
-    /// query, headers and body come from a record.
+    /// The form of requests that are made by these templates, in this order: any texts that define how method, path,
+    /// query, headers and body are made from a record.
     pub fn of<'a>(templates: impl IntoIterator<Item = &'a str>) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(FORM_DOMAIN);
@@ -34,7 +34,7 @@ impl Form {
     }
 }
 
-/// What a record contributes to a request.
+/// The parts of a request that depend on its record.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
     /// The method.
@@ -54,14 +54,14 @@ pub struct Fingerprint {
     digest: [u8; 16],
 }
 
-/// What two fingerprints say about their requests.
+/// The result of comparing two fingerprints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// They are the same.
+    /// The requests are the same.
     Same,
-    /// They differ: a conflict.
+    /// The requests differ: a conflict.
     Different,
-    /// Nothing: the topology has changed in between.
+    /// The requests cannot be compared: the topology has changed in between.
     Unknown,
 }
 
@@ -120,7 +120,7 @@ fn first_bytes<const N: usize>(hasher: Sha256) -> [u8; N] {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: requests are the same only if everything that a record contributes is the same, and are compared only if
+    //! Goal: requests are the same only if all parts that depend on the record are the same, and are compared only if
     //! they have the same form.
 
     use super::*;
@@ -133,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn requests_differ_in_anything_that_a_record_contributes() {
-        let of = |content| Fingerprint::of(form(), content);
+    fn requests_differ_if_any_part_differs() {
+        let fingerprint = |content| Fingerprint::of(form(), content);
         let cases = [
             ("method", Content { method: "PUT", ..PLAIN }),
             ("target", Content { target: "/charges?x=1", ..PLAIN }),
@@ -148,17 +148,17 @@ mod tests {
             ("a part moved", Content { headers: &[("x-tenant", b"7"), ("x-kinda", b"")], ..PLAIN }),
         ];
         for (case, content) in cases {
-            assert_eq!(of(PLAIN).compare(&of(content)), Comparison::Different, "{case}");
+            assert_eq!(fingerprint(PLAIN).compare(&fingerprint(content)), Comparison::Different, "{case}");
         }
-        assert_eq!(of(PLAIN).compare(&of(PLAIN)), Comparison::Same);
-        assert_ne!(of(Content { body: None, ..PLAIN }), of(Content { body: Some(b""), ..PLAIN }));
+        assert_eq!(fingerprint(PLAIN).compare(&fingerprint(PLAIN)), Comparison::Same);
+        assert_ne!(fingerprint(Content { body: None, ..PLAIN }), fingerprint(Content { body: Some(b""), ..PLAIN }));
     }
 
     #[test]
     fn requests_of_a_topology_that_has_changed_are_not_compared() {
         for templates in [["POST", "/charges", "{json}"], ["POST", "/chargesv", "alue"]] {
-            let (one, other) = (Fingerprint::of(form(), PLAIN), Fingerprint::of(Form::of(templates), PLAIN));
-            assert_eq!(one.compare(&other), Comparison::Unknown);
+            let (before, after) = (Fingerprint::of(form(), PLAIN), Fingerprint::of(Form::of(templates), PLAIN));
+            assert_eq!(before.compare(&after), Comparison::Unknown);
         }
     }
 
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn bytes_never_change() {
-        // Computed by another program.
+        // Computed by an independent program.
         let bytes = Fingerprint::of(form(), PLAIN).to_bytes();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "6bcac2ea53f4368f5ed544fef9bf1704bf74044f");

@@ -1,18 +1,18 @@
 //! The key by which a provider recognises an effect: SHA-256, as 64 hex digits.
 //!
-//! It is made from the effect itself, never from an attempt or a record's coordinates: a record that is sent again, is
+//! The key depends on the effect, never on an attempt or a record's coordinates: a record that is sent again, is
 //! compacted, or comes from another topic causes the same effect under the same key.
 //!
-//! What is hashed, all numbers big-endian:
+//! The hashed bytes, with all numbers big-endian:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
-//! | 25 | `ratchet idempotency key 1`, so that no other digest is the same |
+//! | 25 | `ratchet idempotency key 1`, which no other digest begins with |
 //! | 8 + n | the topology's name: its length, and its bytes |
 //! | 8 + n | the identity: the store key (see [`crate::dedup::identity`]) |
 //! | 1, 8 + n | `00`, or `01` and the epoch's parts, encoded like an identity |
 //! | 1, 8 + n | `00`, or `01` and the version's bytes |
-//! | 1, 8 + n | `00`, or `01` and the name of a handler's step, or `02` and the name of one that undoes steps |
+//! | 1, 8 + n | `00`, or `01` and the name of a handler's step, or `02` and the name of a compensation |
 //!
 //! Each part is preceded by its length, so no two lists of parts give the same bytes. The bytes must never change: a
 //! key that changes with a release means a second charge.
@@ -24,9 +24,9 @@ use sha2::{Digest, Sha256};
 const DOMAIN: &[u8] = b"ratchet idempotency key 1";
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// What a key is made of.
+/// The parts of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyOf<'a> {
+pub struct KeyParts<'a> {
     /// The topology's name.
     pub topology: &'a str,
     /// The identity: its store key.
@@ -36,16 +36,16 @@ pub struct KeyOf<'a> {
     /// The version's bytes; `None` if there is no version.
     pub version: Option<&'a [u8]>,
     /// A handler's step; `None` for the only call of a record.
-    pub step: Option<StepOf<'a>>,
+    pub step: Option<StepName<'a>>,
 }
 
-/// One of a handler's steps, by its name.
+/// The name of one of a handler's steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StepOf<'a> {
-    /// A step that does something.
-    Does(&'a str),
-    /// A step that undoes what was done: it may have the same name as one that does something.
-    Undoes(&'a str),
+pub enum StepName<'a> {
+    /// The name of a step that acts.
+    Action(&'a str),
+    /// The name of a step that undoes other steps. A step that acts may have the same name.
+    Compensation(&'a str),
 }
 
 /// A key: 64 lower case hex digits.
@@ -54,8 +54,8 @@ pub struct Key([u8; 64]);
 
 impl Key {
     /// The key of an effect.
-    pub fn of(of: KeyOf<'_>) -> Self {
-        let KeyOf { topology, identity, epoch, version, step } = of;
+    pub fn of(parts: KeyParts<'_>) -> Self {
+        let KeyParts { topology, identity, epoch, version, step } = parts;
         let mut hasher = Sha256::new();
         hasher.update(DOMAIN);
         for part in [topology.as_bytes(), identity] {
@@ -63,16 +63,16 @@ impl Key {
         }
         let (tag, step) = match step {
             None => (0, None),
-            Some(StepOf::Does(name)) => (1, Some(name.as_bytes())),
-            Some(StepOf::Undoes(name)) => (2, Some(name.as_bytes())),
+            Some(StepName::Action(name)) => (1, Some(name.as_bytes())),
+            Some(StepName::Compensation(name)) => (2, Some(name.as_bytes())),
         };
         for (tag, part) in [(u8::from(epoch.is_some()), epoch), (u8::from(version.is_some()), version), (tag, step)] {
             hasher.update([tag]);
             part.into_iter().for_each(|part| add(&mut hasher, part));
         }
         let mut hex = [0; 64];
-        for (two, byte) in hex.chunks_exact_mut(2).zip(hasher.finalize()) {
-            two.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        for (digits, byte) in hex.chunks_exact_mut(2).zip(hasher.finalize()) {
+            digits.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
         }
         Self(hex)
     }
@@ -102,46 +102,50 @@ impl fmt::Debug for Key {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: the same effect has the same key for ever, and different effects have different keys.
+    //! Goal: the same effect always has the same key, and different effects have different keys.
 
     use std::collections::BTreeMap;
 
     use super::*;
 
-    const PLAIN: KeyOf<'_> =
-        KeyOf { topology: "charges", identity: b"\x10\x04\x01a", epoch: None, version: None, step: None };
+    const PLAIN: KeyParts<'_> =
+        KeyParts { topology: "charges", identity: b"\x10\x04\x01a", epoch: None, version: None, step: None };
 
     #[test]
     fn bytes_are_as_documented() {
-        // Computed by another program: a key that changes means a second charge.
-        let all = KeyOf { epoch: Some(b"e"), version: Some(b"\x00\x02"), step: Some(StepOf::Does("charge")), ..PLAIN };
-        let undoes = KeyOf { step: Some(StepOf::Undoes("charge")), ..all };
+        // Computed by an independent program: a key that changes means a second charge.
+        let all =
+            KeyParts { epoch: Some(b"e"), version: Some(b"\x00\x02"), step: Some(StepName::Action("charge")), ..PLAIN };
+        let compensation = KeyParts { step: Some(StepName::Compensation("charge")), ..all };
         assert_eq!(Key::of(PLAIN).as_str(), "832ca527df291c21a3031a9868f573ea6d620114abf8bf361072b4e03c2e0c2f");
         assert_eq!(Key::of(all).to_string(), "738624ba21e345054e709dc0949ec1653f7e50becfbcee062cf19f886588631d");
-        assert_eq!(Key::of(undoes).to_string(), "bc73da6308a6216f7846e8d9d1f437c4476398bf16dfb54c31293bf2a9bf6a1f");
+        assert_eq!(
+            Key::of(compensation).to_string(),
+            "bc73da6308a6216f7846e8d9d1f437c4476398bf16dfb54c31293bf2a9bf6a1f"
+        );
     }
 
     #[test]
-    fn parts_cannot_run_into_each_other() {
+    fn different_parts_have_different_keys() {
         let cases = [
             PLAIN,
-            KeyOf { topology: "charge", identity: b"s\x10\x04\x01a", ..PLAIN },
-            KeyOf { topology: "", identity: b"charges\x10\x04\x01a", ..PLAIN },
-            KeyOf { identity: b"\x10\x04\x01b", ..PLAIN },
-            KeyOf { identity: b"", ..PLAIN },
-            KeyOf { epoch: Some(b""), ..PLAIN },
-            KeyOf { version: Some(b""), ..PLAIN },
-            KeyOf { step: Some(StepOf::Does("")), ..PLAIN },
-            KeyOf { epoch: Some(b"1"), ..PLAIN },
-            KeyOf { version: Some(b"1"), ..PLAIN },
-            KeyOf { step: Some(StepOf::Does("1")), ..PLAIN },
-            KeyOf { step: Some(StepOf::Undoes("1")), ..PLAIN },
-            KeyOf { step: Some(StepOf::Undoes("")), ..PLAIN },
-            KeyOf { epoch: Some(b"1"), version: Some(b"1"), ..PLAIN },
-            KeyOf { epoch: Some(b"11"), version: Some(b""), ..PLAIN },
-            KeyOf { version: Some(b"1"), step: Some(StepOf::Does("1")), ..PLAIN },
-            KeyOf { epoch: Some(b"\x00\x00"), ..PLAIN },
-            KeyOf { version: Some(b"1\x01\x00\x00\x00\x00\x00\x00\x00\x011"), ..PLAIN },
+            KeyParts { topology: "charge", identity: b"s\x10\x04\x01a", ..PLAIN },
+            KeyParts { topology: "", identity: b"charges\x10\x04\x01a", ..PLAIN },
+            KeyParts { identity: b"\x10\x04\x01b", ..PLAIN },
+            KeyParts { identity: b"", ..PLAIN },
+            KeyParts { epoch: Some(b""), ..PLAIN },
+            KeyParts { version: Some(b""), ..PLAIN },
+            KeyParts { step: Some(StepName::Action("")), ..PLAIN },
+            KeyParts { epoch: Some(b"1"), ..PLAIN },
+            KeyParts { version: Some(b"1"), ..PLAIN },
+            KeyParts { step: Some(StepName::Action("1")), ..PLAIN },
+            KeyParts { step: Some(StepName::Compensation("1")), ..PLAIN },
+            KeyParts { step: Some(StepName::Compensation("")), ..PLAIN },
+            KeyParts { epoch: Some(b"1"), version: Some(b"1"), ..PLAIN },
+            KeyParts { epoch: Some(b"11"), version: Some(b""), ..PLAIN },
+            KeyParts { version: Some(b"1"), step: Some(StepName::Action("1")), ..PLAIN },
+            KeyParts { epoch: Some(b"\x00\x00"), ..PLAIN },
+            KeyParts { version: Some(b"1\x01\x00\x00\x00\x00\x00\x00\x00\x011"), ..PLAIN },
         ];
         let mut keys = BTreeMap::new();
         for case in cases {

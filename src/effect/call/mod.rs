@@ -1,26 +1,28 @@
-//! One call to a provider, as pure logic: what is to be done next, after any event. It has no input or output, and no
-//! clock, threads or random numbers of its own.
+//! The logic of one call to a provider: the action that follows each event. It is pure: without input and output, and
+//! without clock, threads or random numbers of its own.
 //!
 //! A sink that calls a provider reserves, acts and settles. Each change of a call's state is written in a Kafka
-//! transaction whose group generation is the fence; nobody can fence a request that is under way, so it carries a key
+//! transaction whose group generation is the fence. A request that is under way cannot be fenced, so it carries a key
 //! that the provider honours for a while. Two questions about a call therefore matter: may one of its attempts have
-//! acted, and is the key of the first one still honoured?
+//! acted, and does the provider still honour the key of the first attempt?
 //!
 //! - [`next`] is the state machine: a [`Call`], an [`Event`] and the time determine the new call and the next action
-//! - [`Answers`] says which class an [`Answer`] has: with or without a key, and as the topology overrides it
-//! - [`RetryAfter`] and [`Retry`] say how long to wait: as the provider asks, and with full jitter
-//! - [`Key`] is what the provider recognises an effect by; [`KeyWindow`] says for how long
-//! - [`Fingerprint`] tells whether two requests under one key are the same
+//! - [`Answers`] gives an [`AttemptOutcome`] its class, which depends on whether there is a key, and which the
+//!   topology may override
+//! - [`RetryAfter`] and [`Retry`] determine the wait: at least as long as the provider asks, and with full jitter
+//! - [`Key`] is the key by which the provider recognises an effect; [`KeyWindow`] is the time for which it does
+//! - [`Fingerprint`] shows whether two requests under one key are the same
 //!
-//! The model of the protocol (`tests/models/calls`) has the same states and steps, except that it knows neither
-//! back-off nor the answer 409.
+//! The model of the protocol (`tests/models/calls`) has the same states and steps, but neither backoff nor the status
+//! 409.
 //!
-//! **Failure.** Nothing here fails: every answer of a provider has a class, and after an answer that is not understood
-//! the attempt may have acted. An event that is impossible in the call's stage is a broken invariant, and panics.
+//! **Failure.** Nothing here fails: every response of a provider has a class, and after a response with an unknown
+//! status the attempt may have acted. An event that is impossible in the call's stage is a broken invariant, and
+//! panics.
 
 use std::time::Duration;
 
-mod answer;
+mod attempt_outcome;
 mod backoff;
 mod fingerprint;
 mod http_date;
@@ -29,13 +31,17 @@ mod machine;
 mod retry_after;
 mod window;
 
-pub use answer::{Answer, Answers, Class, Codes, Error, Named, Reading, Status, is_replay_marker, names_key};
+pub use attempt_outcome::{
+    Answers, AttemptOutcome, Class, Classification, Error, OverrideClass, Status, StatusCodes, is_replay_marker,
+    names_key,
+};
 pub use backoff::{Draw, Jitter, RETRY_AFTER_MAX, Retry};
 pub use fingerprint::{Comparison, Content, FINGERPRINT_BYTES, Fingerprint, Form};
 pub use http_date::parse as parse_http_date;
-pub use key::{Key, KeyOf, StepOf};
+pub use key::{Key, KeyParts, StepName};
 pub use machine::{
-    Action, Call, Event, Found, Grant, IN_PROGRESS_MAX, Kept, Outcome, Permit, Stage, begin, next, resume,
+    Action, Call, Event, FoundCall, Grant, IN_PROGRESS_MAX, Outcome, Permit, RememberedOutcome, Stage, begin, next,
+    resume,
 };
 pub use retry_after::RetryAfter;
 pub use window::KeyWindow;
@@ -51,9 +57,9 @@ pub struct Policy {
     pub on_in_doubt: OnInDoubt,
     /// What happens to a call whose attempts are exhausted while the provider is down.
     pub on_unavailable: OnUnavailable,
-    /// How often, and after how long, a call is made again.
+    /// How often a call is made again, and after which waits.
     pub retry: Retry,
-    /// What answers mean.
+    /// The topology's overrides of the classes of status codes.
     pub answers: Answers,
 }
 
@@ -62,7 +68,7 @@ pub struct Policy {
 pub enum Reserve {
     /// Always.
     Always,
-    /// Unless the position record already says that calls may have been sent.
+    /// Unless a grant in the position record covers the call's record.
     Auto,
 }
 
@@ -71,7 +77,7 @@ pub enum Reserve {
 pub enum OnInDoubt {
     /// Its record goes to the dead letters, and the identity is remembered as failed.
     DeadLetter,
-    /// It is made again: at-least-once.
+    /// The call is made again: at-least-once.
     Retry,
     /// The task stops before its record.
     Fail,
@@ -80,15 +86,15 @@ pub enum OnInDoubt {
 /// What happens to calls while the provider is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnUnavailable {
-    /// They wait, and one at a time is tried.
+    /// The calls wait, and one call at a time is tried.
     Hold,
     /// Their records go to the dead letters once their attempts are exhausted.
     DeadLetter,
-    /// The task stops before the first whose attempts are exhausted.
+    /// The task stops before the first record whose attempts are exhausted.
     Fail,
 }
 
-/// The time by the engine's clock.
+/// The current time, by the engine's two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// The wall clock, in milliseconds since the epoch: for times that outlive the process.

@@ -1,10 +1,10 @@
-//! `Retry-After` (RFC 9110, section 10.2.3): when a provider wants to be asked again, in seconds or as a date.
+//! `Retry-After` (RFC 9110, section 10.2.3): when a provider wants the next request, in seconds or as a date.
 
 use std::time::Duration;
 
 use super::http_date;
 
-/// When a provider wants to be asked again.
+/// When a provider wants the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryAfter {
     /// After this many seconds.
@@ -19,19 +19,19 @@ impl RetryAfter {
     pub fn parse(value: &str, now_ms: i64) -> Option<Self> {
         let value = value.trim_matches([' ', '\t']);
         if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
-            // A number that is too large means for ever.
+            // A number that is too large counts as the longest wait.
             return Some(Self::Seconds(value.parse().unwrap_or(u64::MAX)));
         }
         http_date::parse(value, now_ms.div_euclid(1_000)).map(Self::At)
     }
 
-    /// How long to wait from now on: at most `max`, and zero if the time has passed.
+    /// The wait from now on: at most `max`, and zero if the time has passed.
     pub fn wait(self, now_ms: i64, max: Duration) -> Duration {
         let wait = match self {
             Self::Seconds(seconds) => Duration::from_secs(seconds),
             Self::At(seconds) => {
-                let left_ms = seconds.saturating_mul(1_000).saturating_sub(now_ms);
-                Duration::from_millis(u64::try_from(left_ms).unwrap_or(0))
+                let wait_ms = seconds.saturating_mul(1_000).saturating_sub(now_ms);
+                Duration::from_millis(u64::try_from(wait_ms).unwrap_or(0))
             }
         };
         wait.min(max)
@@ -49,7 +49,7 @@ mod tests {
     const MAX: Duration = Duration::from_secs(300);
 
     #[test]
-    fn seconds_and_dates_become_waits_up_to_the_cap() {
+    fn seconds_and_dates_are_converted_to_waits_up_to_the_cap() {
         let cases = [
             ("0", 0),
             ("120", 120_000),

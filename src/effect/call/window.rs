@@ -1,28 +1,29 @@
-//! The window of a key: from the first attempt on, for as long as the provider honours it.
+//! The window of a key: it begins with the first attempt, and ends when the provider no longer honours the key.
 //!
 //! It is measured by the wall clocks of successive owners, since it has to outlive them; records' timestamps play no
-//! part. A request counts with all the time that it may take: one that is written at the last moment may arrive a whole
-//! timeout later.
+//! part. A request must end within the window even if it takes as long as it may: a request that is written at the last
+//! moment may arrive a whole timeout later.
 
 use std::time::Duration;
 
 use crate::sabotage::{self, Sabotage};
 
-/// For how long the provider honours a key, and what has to fit into that.
+/// How long the provider honours a key, and the times that have to fit into the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyWindow {
     honoured_for_ms: i64,
-    /// What one attempt may take.
+    /// How long one attempt may take.
     timeout_ms: i64,
     /// By how much the clocks of owners and of the provider may differ.
     margin_ms: i64,
-    /// Whether it is checked as each step of an attempt begins, and not as the attempt begins.
+    /// Whether the window is checked when each step of an attempt begins, and not when the attempt begins.
     is_per_step: bool,
 }
 
 impl KeyWindow {
     /// A window in which the provider honours a key for `honoured_for`, one attempt takes `timeout` at most, and clocks
-    /// differ by `margin` at most. `None` if it has no room: an attempt and one more after it have to fit in.
+    /// differ by `margin` at most. `None` if the window is too short: two attempts, one after the other, have to fit
+    /// in.
     pub fn new(honoured_for: Duration, timeout: Duration, margin: Duration) -> Option<Self> {
         let [honoured_for_ms, timeout_ms, margin_ms] = [honoured_for, timeout, margin].map(as_ms);
         let attempt_ms = timeout_ms.saturating_add(margin_ms);
@@ -31,39 +32,40 @@ impl KeyWindow {
         (honoured_for_ms >= attempt_ms.saturating_mul(2)).then_some(window)
     }
 
-    /// The same for attempts that consist of steps, each with a key of its own. An attempt may begin at any time then:
-    /// its next step may need no key, or no step may be left.
+    /// The same window, for attempts that consist of steps, each with its own key. Such an attempt may begin at any
+    /// time: perhaps its next step needs no key, or no step is left.
     pub fn per_step(self) -> Self {
         Self { is_per_step: true, ..self }
     }
 
-    /// For how long the provider honours a key.
+    /// How long the provider honours a key.
     pub fn honoured_for(&self) -> Duration {
         Duration::from_millis(u64::try_from(self.honoured_for_ms).unwrap_or(0))
     }
 
     /// Whether a request may be written now, if the first one may have been written at `first_at_ms`; both times are by
-    /// the wall clock, in milliseconds since the epoch. To be checked when the request is written to the socket, even
-    /// by owners that have lost their task: afterwards nobody can stop it.
+    /// the wall clock, in milliseconds since the epoch. Must be checked when the request is written to the socket, even
+    /// by owners that have lost their task: afterwards nobody can stop the request.
     pub fn allows(&self, first_at_ms: i64, now_ms: i64) -> bool {
         self.is_per_step || self.allows_step(first_at_ms, now_ms)
     }
 
-    /// The same for a step of an attempt.
+    /// Whether a step of an attempt may begin now, if its first attempt may have begun at `first_at_ms`.
     pub fn allows_step(&self, first_at_ms: i64, now_ms: i64) -> bool {
-        let ends = first_at_ms.saturating_add(self.honoured_for_ms);
-        let over_by = now_ms.saturating_add(self.timeout_ms).saturating_add(self.margin_ms);
-        let is_within = !self.is_ahead(first_at_ms, now_ms) && over_by < ends;
+        let window_end_ms = first_at_ms.saturating_add(self.honoured_for_ms);
+        let attempt_end_ms = now_ms.saturating_add(self.timeout_ms).saturating_add(self.margin_ms);
+        let is_within = !self.is_ahead(first_at_ms, now_ms) && attempt_end_ms < window_end_ms;
         is_within || sabotage::is_on(Sabotage::WindowNotLookedAt)
     }
 
-    /// Whether calls may begin without a reservation of their own because of a grant of `since_ms`: for half of the
-    /// window, so that the other half is left for attempts after it.
+    /// Whether a grant of `since_ms` permits calls to begin without their own reservation. It does for half of the
+    /// window, so that the other half is left for later attempts.
     pub fn grants(&self, since_ms: i64, now_ms: i64) -> bool {
         !self.is_ahead(since_ms, now_ms) && now_ms.saturating_sub(since_ms) < self.honoured_for_ms / 2
     }
 
-    /// Whether a clock has gone back, or another owner's was ahead: then nobody knows how long ago that time was.
+    /// Whether a time is in the future, because the clock has gone back or another owner's clock was ahead: then nobody
+    /// knows how long ago that time was.
     fn is_ahead(&self, then_ms: i64, now_ms: i64) -> bool {
         then_ms > now_ms.saturating_add(self.margin_ms)
     }
@@ -75,7 +77,7 @@ fn as_ms(duration: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: no request is written that could arrive when its key is no longer honoured.
+    //! Goal: no request is written that could arrive after the provider has stopped honouring its key.
 
     use super::*;
 
@@ -90,10 +92,10 @@ mod tests {
         let first = 1_000_000;
         let cases = [
             ("at once", 0, true),
-            ("so that it just ends within it", 84_999, true),
-            ("so that it ends with it", 85_000, false),
+            ("ending just within the window", 84_999, true),
+            ("ending with the window", 85_000, false),
             ("when the window has passed", 100_000, false),
-            ("when it has long passed", i64::MAX / 2, false),
+            ("long after the window", i64::MAX / 2, false),
             ("by a clock that is a little behind", -5_000, true),
             ("by a clock that has gone back", -5_001, false),
         ];
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn window_allows_whatever_a_grant_allows() {
+    fn window_allows_every_call_that_a_grant_permits() {
         for honoured in [30, 31, 60, 3_600] {
             let window = KeyWindow::new(SECOND * honoured, SECOND * 10, SECOND * 5).unwrap();
             for now_ms in (-10_000..i64::from(honoured) * 1_000).step_by(100) {
@@ -125,13 +127,13 @@ mod tests {
         let per_step = window().per_step();
         for after_ms in [0, 84_999, 85_000, -5_001] {
             assert!(per_step.allows(1_000_000, 1_000_000 + after_ms), "{after_ms}");
-            let (step, whole) = (per_step.allows_step(0, after_ms), window().allows(0, after_ms));
-            assert_eq!(step, whole, "{after_ms}");
+            let (step, attempt) = (per_step.allows_step(0, after_ms), window().allows(0, after_ms));
+            assert_eq!(step, attempt, "{after_ms}");
         }
     }
 
     #[test]
-    fn window_without_room_is_refused() {
+    fn window_that_is_too_short_is_refused() {
         for (honoured, expected) in [(29, false), (30, true)] {
             let window = KeyWindow::new(SECOND * honoured, SECOND * 10, SECOND * 5);
             assert_eq!(window.is_some(), expected, "{honoured} s");

@@ -10,12 +10,12 @@ use std::time::Duration;
 /// ```
 /// use ratchet::StepError;
 ///
-/// fn read(answer: u16) -> Result<(), StepError> {
-///     match answer {
+/// fn read(status: u16) -> Result<(), StepError> {
+///     match status {
 ///         200..300 => Ok(()),
 ///         400..500 => Err(StepError::rejected("the card was declined")),
 ///         503 => Err(StepError::again("busy")),
-///         answer => Err(StepError::unknown(format!("the provider answered {answer}"))),
+///         status => Err(StepError::unknown(format!("the provider returned the status {status}"))),
 ///     }
 /// }
 /// assert!(read(402).unwrap_err().is_rejected());
@@ -24,10 +24,10 @@ use std::time::Duration;
 pub struct StepError {
     kind: Kind,
     message: String,
-    after: Option<Duration>,
+    wait: Option<Duration>,
 }
 
-/// What is known of a failed step.
+/// The certainty about a failed step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Rejected,
@@ -39,23 +39,23 @@ impl StepError {
     /// The step has not happened and never will: the other system refuses it. The record is rejected (`on_rejected`)
     /// after its steps are undone ([`Steps::compensate`](super::Steps::compensate)).
     pub fn rejected(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Rejected, message: message.into(), after: None }
+        Self { kind: Kind::Rejected, message: message.into(), wait: None }
     }
 
-    /// The step has certainly not happened, and is to be tried again.
+    /// The step has certainly not happened, and is attempted again.
     pub fn again(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Again, message: message.into(), after: None }
+        Self { kind: Kind::Again, message: message.into(), wait: None }
     }
 
-    /// The step may have happened: there was no answer, or none that says whether it has. It is tried again under its
-    /// key if the provider honours keys; otherwise it is in doubt (`on_in_doubt`).
+    /// The step may have happened: there was no response, or the response does not show whether it has. The step is
+    /// attempted again under its key if the provider honours keys; otherwise it is in doubt (`on_in_doubt`).
     pub fn unknown(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Unknown, message: message.into(), after: None }
+        Self { kind: Kind::Unknown, message: message.into(), wait: None }
     }
 
-    /// The same error, not to be tried again before this time has passed (at most five minutes).
+    /// The same error, with a wait before the next attempt (at most five minutes).
     pub fn after(self, wait: Duration) -> Self {
-        Self { after: Some(wait), ..self }
+        Self { wait: Some(wait), ..self }
     }
 
     /// Whether the step has not happened and never will.
@@ -68,7 +68,7 @@ impl StepError {
     }
 
     pub(super) fn wait(&self) -> Option<Duration> {
-        self.after
+        self.wait
     }
 }
 
@@ -102,7 +102,7 @@ impl<E: std::error::Error> From<E> for StepError {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: an error names its causes, and is not taken for a rejection.
+    //! Goal: an error names its causes, and does not count as a rejection.
 
     use super::*;
 
@@ -111,7 +111,7 @@ mod tests {
     struct Outer(#[source] std::num::ParseIntError);
 
     #[test]
-    fn other_errors_are_unknown_and_say_why() {
+    fn other_error_is_unknown_and_names_its_cause() {
         let failed = || -> Result<(), StepError> { Err(Outer("x".parse::<u8>().unwrap_err()))? };
         let error = failed().unwrap_err();
         assert_eq!(error.to_string(), "the answer cannot be read: invalid digit found in string");

@@ -9,15 +9,15 @@ use super::record::{Record, Reply};
 use super::settings::Settings;
 use super::steps::Steps;
 
-/// The outcome of a function's run, together with its steps.
-type Ran = Pin<Box<dyn Future<Output = (Result<Reply, StepError>, Steps)>>>;
+/// A run of a function: returns the function's result together with its steps.
+type RunFuture = Pin<Box<dyn Future<Output = (Result<Reply, StepError>, Steps)>>>;
 
-/// A function that does a record's work.
+/// A user's function, which does the work for a record.
 #[derive(Clone)]
-pub struct Function(pub(super) Arc<dyn Fn(Record, Steps) -> Ran + Send + Sync>);
+pub struct Function(pub(super) Arc<dyn Fn(Record, Steps) -> RunFuture + Send + Sync>);
 
 impl Function {
-    /// Wraps `function`. It runs on its lane's thread, so it must not block.
+    /// Wraps `function`, which runs on its lane's thread and so must not block.
     pub fn new<F, R>(function: F) -> Self
     where
         F: AsyncFn(&Record, &mut Steps) -> Result<R, StepError> + Send + Sync + 'static,
@@ -27,8 +27,8 @@ impl Function {
         Self(Arc::new(move |record, mut steps| {
             let function = Arc::clone(&function);
             Box::pin(async move {
-                let came = function(&record, &mut steps).await.map(Into::into);
-                (came, steps)
+                let result = function(&record, &mut steps).await.map(Into::into);
+                (result, steps)
             })
         }))
     }

@@ -1,16 +1,16 @@
-//! Replaying a function's journal: the recorded steps in order, and how far the function has come in them.
+//! Replaying a function's journal: the recorded steps in order, and the function's position among them.
 
 use std::sync::Arc;
 
-use crate::effect::provider::{OwnedHow, OwnedStep};
+use crate::effect::provider::{OwnedStep, OwnedStepState};
 use crate::format::{JOURNAL_BYTES_MAX, JournalWriter, RESULT_BYTES_MAX, Step, StepHow};
 use crate::sabotage::{self, Sabotage};
 
-/// What the journal holds for the step that begins.
+/// The journal's entry for the step that begins.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// The step was recorded: its outcome.
-    Recorded(OwnedHow),
+pub(super) enum NextStep {
+    /// The step was recorded, with this outcome.
+    Recorded(OwnedStepState),
     /// The step was not recorded: it acts now.
     Acts {
         /// Whether its mark is already recorded.
@@ -23,47 +23,48 @@ pub(super) enum Next {
 /// The name of the mark for a record that its function has rejected.
 pub(super) const REJECTED: &str = "";
 
-/// A journal, and how far a function has come in it.
+/// A journal, and the position of a function in it.
 #[derive(Debug)]
 pub(super) struct Replay {
     journal: Arc<JournalWriter>,
     recorded: Vec<OwnedStep>,
-    at: usize,
+    /// The index of the recorded step that the function reaches next.
+    position: usize,
     /// The names of the steps that the function has begun in this attempt.
-    now: Vec<String>,
+    begun: Vec<String>,
 }
 
 impl Replay {
     pub fn of(journal: Arc<JournalWriter>) -> Self {
         let recorded = journal.as_journal().steps().map(OwnedStep::from).collect();
-        Self { journal, recorded, at: 0, now: Vec::new() }
+        Self { journal, recorded, position: 0, begun: Vec::new() }
     }
 
     /// Whether the function has begun a step of this name in this attempt.
-    pub fn has(&self, name: &str) -> bool {
-        self.now.iter().any(|other| other == name)
+    pub fn has_begun(&self, name: &str) -> bool {
+        self.begun.iter().any(|other| other == name)
     }
 
-    /// The function begins this step.
-    pub fn next(&mut self, name: &str) -> Next {
-        self.now.push(name.to_owned());
+    /// Begins a step. Returns the journal's entry for it.
+    pub fn begin(&mut self, name: &str) -> NextStep {
+        self.begun.push(name.to_owned());
         let mut is_marked = false;
-        while let Some(step) = self.recorded.get(self.at) {
+        while let Some(step) = self.recorded.get(self.position) {
             if step.name != name {
-                return Next::Differs;
+                return NextStep::Differs;
             }
-            self.at += 1;
+            self.position += 1;
             match &step.how {
-                OwnedHow::Begun => is_marked = true,
-                how => return Next::Recorded(self.given(how)),
+                OwnedStepState::Begun => is_marked = true,
+                how => return NextStep::Recorded(self.outcome_of(how)),
             }
         }
-        Next::Acts { is_marked }
+        NextStep::Acts { is_marked }
     }
 
-    /// What a recorded step gives.
-    fn given(&self, how: &OwnedHow) -> OwnedHow {
-        let is_done = |how: &OwnedHow| matches!(how, OwnedHow::Done(_));
+    /// The outcome of a recorded step.
+    fn outcome_of(&self, how: &OwnedStepState) -> OwnedStepState {
+        let is_done = |how: &OwnedStepState| matches!(how, OwnedStepState::Done(_));
         let first = || self.recorded.iter().find(|step| is_done(&step.how));
         match first().filter(|_| is_done(how) && sabotage::is_on(Sabotage::ResultOfOtherStep)) {
             Some(first) => first.how.clone(),
@@ -71,9 +72,9 @@ impl Replay {
         }
     }
 
-    /// Whether the function has passed everything that was recorded.
-    pub fn is_over(&self) -> bool {
-        self.at == self.recorded.len()
+    /// Whether the function has passed all recorded steps.
+    pub fn is_at_end(&self) -> bool {
+        self.position == self.recorded.len()
     }
 
     /// Whether nothing is recorded so far.
@@ -81,7 +82,7 @@ impl Replay {
         self.journal.is_empty()
     }
 
-    /// Whether there is room for these steps, for one that begins now, and for those that undo the others.
+    /// Whether there is room for these steps, for one more, and for the compensations.
     pub fn has_room(&self, steps: &[OwnedStep]) -> bool {
         let mut journal = (*self.journal).clone();
         let fits = steps.iter().all(|step| journal.push(step.as_step()));
@@ -89,13 +90,13 @@ impl Replay {
     }
 
     /// Whether the next recorded step is the mark that the function has rejected its record.
-    pub fn is_rejected(&self) -> bool {
-        self.recorded.get(self.at).is_some_and(|step| step.name == REJECTED)
+    pub fn is_at_rejection(&self) -> bool {
+        self.recorded.get(self.position).is_some_and(|step| step.name == REJECTED)
     }
 
     /// Whether the last recorded step was refused, or the function has rejected the record.
-    pub fn ends_refused(&self) -> bool {
-        let is_refused = |step: &OwnedStep| matches!(step.how, OwnedHow::Rejected(_));
+    pub fn ends_with_refusal(&self) -> bool {
+        let is_refused = |step: &OwnedStep| matches!(step.how, OwnedStepState::Rejected(_));
         self.recorded.last().is_some_and(is_refused) || self.recorded.iter().any(|step| step.name == REJECTED)
     }
 
@@ -110,12 +111,12 @@ impl Replay {
     }
 
     /// Whether an empty journal has room for this step.
-    pub fn takes(step: Step<'_>) -> bool {
+    pub fn fits_empty_journal(step: Step<'_>) -> bool {
         JournalWriter::default().push(step)
     }
 
     /// A message that the steps differ from the recorded ones, with both lists.
-    pub fn difference(&self) -> String {
+    pub fn difference_message(&self) -> String {
         let mut recorded: Vec<&str> = Vec::new();
         for step in &self.recorded {
             if recorded.last() != Some(&step.name.as_str()) {
@@ -123,34 +124,35 @@ impl Replay {
             }
         }
         format!(
-            "its steps are not those that are remembered: remembered are {}; now there are {}. Run the program that has \
-             begun it, or decide it by hand (`ratchet settle`)",
+            "its steps differ from the remembered ones: remembered are {}; now there are {}. Run the program that has \
+             begun the record, or settle the record manually (`ratchet settle`)",
             list(&recorded),
-            list(&self.now.iter().map(String::as_str).collect::<Vec<_>>())
+            list(&self.begun.iter().map(String::as_str).collect::<Vec<_>>())
         )
     }
 }
 
+/// The names as a list for a message.
 fn list(names: &[&str]) -> String {
-    let named = |name: &&str| if *name == REJECTED { "(rejected)".to_owned() } else { format!("`{name}`") };
+    let quoted = |name: &&str| if *name == REJECTED { "(rejected)".to_owned() } else { format!("`{name}`") };
     match names {
         [] => "none".to_owned(),
-        names => names.iter().map(named).collect::<Vec<_>>().join(", "),
+        names => names.iter().map(quoted).collect::<Vec<_>>().join(", "),
     }
 }
 
 /// Whether a step can have this name.
-pub(super) fn is_name(name: &str) -> bool {
-    name != REJECTED && Replay::takes(Step { name, how: StepHow::Begun })
+pub(super) fn is_valid_name(name: &str) -> bool {
+    name != REJECTED && Replay::fits_empty_journal(Step { name, how: StepHow::Begun })
 }
 
 #[cfg(test)]
 mod tests {
-    //! Goal: a function that is run again gets what it has recorded, in order, and nothing else.
+    //! Goal: a function that is run again gets its recorded outcomes, in order, and no others.
 
     use super::*;
 
-    fn replay(steps: &[(&str, OwnedHow)]) -> Replay {
+    fn replay(steps: &[(&str, OwnedStepState)]) -> Replay {
         let mut journal = JournalWriter::default();
         for (name, how) in steps {
             assert!(journal.push(OwnedStep { name: (*name).to_owned(), how: how.clone() }.as_step()));
@@ -158,35 +160,40 @@ mod tests {
         Replay::of(Arc::new(journal))
     }
 
-    fn done(result: &[u8]) -> OwnedHow {
-        OwnedHow::Done(result.to_vec())
+    fn done(result: &[u8]) -> OwnedStepState {
+        OwnedStepState::Done(result.to_vec())
     }
 
     #[test]
-    fn recorded_steps_are_given_in_order_before_new_ones_act() {
-        let refused = OwnedHow::Rejected("no".to_owned());
-        let mut replay =
-            replay(&[("a", OwnedHow::Begun), ("a", done(b"1")), ("b", refused.clone()), ("c", OwnedHow::Begun)]);
-        assert_eq!(replay.next("a"), Next::Recorded(done(b"1")));
-        assert_eq!(replay.next("b"), Next::Recorded(refused));
-        assert!(!replay.is_over());
-        assert_eq!(replay.next("c"), Next::Acts { is_marked: true });
-        assert!(replay.is_over());
-        assert_eq!(replay.next("d"), Next::Acts { is_marked: false });
+    fn recorded_outcomes_are_returned_in_order_before_new_steps_act() {
+        let refused = OwnedStepState::Rejected("no".to_owned());
+        let mut replay = replay(&[
+            ("a", OwnedStepState::Begun),
+            ("a", done(b"1")),
+            ("b", refused.clone()),
+            ("c", OwnedStepState::Begun),
+        ]);
+        assert_eq!(replay.begin("a"), NextStep::Recorded(done(b"1")));
+        assert_eq!(replay.begin("b"), NextStep::Recorded(refused));
+        assert!(!replay.is_at_end());
+        assert_eq!(replay.begin("c"), NextStep::Acts { is_marked: true });
+        assert!(replay.is_at_end());
+        assert_eq!(replay.begin("d"), NextStep::Acts { is_marked: false });
     }
 
     #[test]
     fn different_step_is_reported_with_both_lists() {
-        let mut replay = replay(&[("a", done(b"1")), ("b", OwnedHow::Begun), ("b", done(b"2")), (REJECTED, done(b""))]);
-        assert_eq!(replay.next("a"), Next::Recorded(done(b"1")));
-        assert_eq!(replay.next("x"), Next::Differs);
-        let words = replay.difference();
-        assert!(words.contains("remembered are `a`, `b`, (rejected); now there are `a`, `x`"), "{words}");
+        let mut replay =
+            replay(&[("a", done(b"1")), ("b", OwnedStepState::Begun), ("b", done(b"2")), (REJECTED, done(b""))]);
+        assert_eq!(replay.begin("a"), NextStep::Recorded(done(b"1")));
+        assert_eq!(replay.begin("x"), NextStep::Differs);
+        let message = replay.difference_message();
+        assert!(message.contains("remembered are `a`, `b`, (rejected); now there are `a`, `x`"), "{message}");
     }
 
     #[test]
     fn empty_and_overlong_names_are_invalid() {
-        assert!(is_name("charge") && is_name(&"n".repeat(255)));
-        assert!(!is_name("") && !is_name(&"n".repeat(256)));
+        assert!(is_valid_name("charge") && is_valid_name(&"n".repeat(255)));
+        assert!(!is_valid_name("") && !is_valid_name(&"n".repeat(256)));
     }
 }

@@ -1,22 +1,23 @@
-//! The driver for handlers: the user's functions, run step by step as if they were a provider.
+//! The driver for handlers: the user's functions, which run step by step in place of a provider.
 //!
 //! - [`Handler`] is the [`Provider`], made of a [`Function`] and [`Settings`]. Each lane's handlers run on a thread of
-//!   their own, `calls-<n>`, with a small runtime: many can be in progress, and one runs at a time.
-//! - A function does its work through [`Steps`]. It is given a [`Record`], and returns a [`Reply`] or a [`StepError`].
+//!   their own, `calls-<n>`, with a small runtime: many can be in progress, but only one runs at a time.
+//! - A function does its work through [`Steps`]. It gets a [`Record`], and returns a [`Reply`] or a [`StepError`].
 //! - [`Attempt`] is one attempt: it runs the function, which gets recorded outcomes from the journal, and reports the
 //!   outcome. It needs no runtime of its own, so that the simulation can run it in simulated time.
 //!
 //! **A step's outcome is committed before the next step begins.** If the function succeeds right after its last step,
-//! that step's outcome is not committed on its own: the settlement follows at once. After a crash in between, the step
-//! is done again, under its key. A function that is run again gets the committed outcomes, and acts from there on.
+//! that step's outcome is not committed separately: the settlement follows at once. After a crash in between, the step
+//! is done again, under its key. A function that is run again gets the committed outcomes, and acts in the first step
+//! without one.
 //!
-//! **What is certain.** An attempt is [`Lost`](super::call::Answer::Lost) if it may have acted in a step whose outcome
-//! is unknown. It is [`NotSent`](super::call::Answer::NotSent) if it has ended between steps or in a transaction: its
-//! steps so far are committed. The key's window is checked as each step begins. Without keys, a mark is committed
-//! before each call begins.
+//! **What is certain.** An attempt is [`Lost`](super::call::AttemptOutcome::Lost) if it may have acted in a step whose
+//! outcome is unknown. It is [`NotSent`](super::call::AttemptOutcome::NotSent) if it has ended between steps or in a
+//! transaction: its steps until then are committed. The key's window is checked when each step begins. Without keys, a
+//! mark is committed before each call begins.
 //!
 //! **Failure.** A panic of the function ends its own attempt only. A function whose steps differ from its journal stops
-//! its task: nothing is guessed.
+//! its task.
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -26,7 +27,7 @@ use crossbeam_channel::{Receiver, unbounded};
 
 use super::lane::Lane;
 use super::postgres::steps::Pool;
-use super::provider::{CallNumber, Calls, Heard, Provider, Request, Told};
+use super::provider::{AttemptEnd, CallNumber, Calls, HandlerReport, Provider, Request};
 use super::thread;
 
 mod error;
@@ -40,7 +41,7 @@ mod settings;
 mod steps;
 
 pub use super::call::Key;
-pub use super::postgres::steps::{Came, Transaction};
+pub use super::postgres::steps::{StepOutcome, Transaction};
 pub use error::StepError;
 pub use function::{Function, Handler};
 pub use record::{Record, Reply};
@@ -50,7 +51,7 @@ pub use steps::Steps;
 
 use runs::Runs;
 
-/// The most threads of a lane for blocking work that functions start.
+/// The most threads of a lane for the blocking work that its functions start.
 const BLOCKING_MAX: usize = 64;
 
 impl Provider for Handler {
@@ -59,25 +60,26 @@ impl Provider for Handler {
     }
 
     fn calls(&self) -> Box<dyn Calls> {
-        let (tell, told) = unbounded();
-        let runs = Arc::new(Runs { running: Mutex::default(), at_work: Mutex::default(), tell });
-        let (handler, of_thread) = (self.clone(), Arc::clone(&runs));
-        let work = move |jobs, stopped| {
+        let (reports, report_receiver) = unbounded();
+        let runs = Arc::new(Runs { running: Mutex::default(), polled: Mutex::default(), reports });
+        let (handler, thread_runs) = (self.clone(), Arc::clone(&runs));
+        let thread_main = move |jobs, stopped| {
             thread::run(BLOCKING_MAX, stopped, |tasks| {
-                let (handler, runs) = (handler.clone(), Arc::clone(&of_thread));
+                let (handler, runs) = (handler.clone(), Arc::clone(&thread_runs));
                 async move {
                     let settings = &handler.settings;
                     let bounds = (settings.in_flight, settings.rate);
                     let pool = settings.database.as_ref().map(|database| Rc::new(Pool::new(database.clone())));
-                    thread::let_go(jobs, bounds, |job, permit| {
-                        let lane = run::Lane { handler: handler.clone(), runs: Arc::clone(&runs), pool: pool.clone() };
-                        tasks.start(run::make(lane, job, permit));
+                    thread::start_in_order(jobs, bounds, |job, permit| {
+                        let (handler, runs, pool) = (handler.clone(), Arc::clone(&runs), pool.clone());
+                        let context = run::RunContext { handler, runs, pool };
+                        tasks.start(run::run_attempt(context, job, permit));
                     })
                     .await;
                 }
             });
         };
-        Box::new(HandlerCalls { lane: Lane::new(Arc::new(work)), runs, told })
+        Box::new(HandlerCalls { lane: Lane::new(Arc::new(thread_main)), runs, report_receiver })
     }
 }
 
@@ -85,7 +87,7 @@ impl Provider for Handler {
 struct HandlerCalls {
     lane: Lane,
     runs: Arc<Runs>,
-    told: Receiver<Told>,
+    report_receiver: Receiver<HandlerReport>,
 }
 
 impl Calls for HandlerCalls {
@@ -93,7 +95,7 @@ impl Calls for HandlerCalls {
         self.lane.submit(request);
     }
 
-    fn take(&mut self) -> Option<Heard> {
+    fn take(&mut self) -> Option<AttemptEnd> {
         self.lane.take()
     }
 
@@ -105,20 +107,20 @@ impl Calls for HandlerCalls {
         self.lane.in_flight()
     }
 
-    fn told(&mut self) -> Option<Told> {
-        self.told.try_recv().ok()
+    fn take_report(&mut self) -> Option<HandlerReport> {
+        self.report_receiver.try_recv().ok()
     }
 
-    fn journaled(&mut self, number: CallNumber, first_at_ms: i64) {
+    fn resume_after_commit(&mut self, number: CallNumber, first_at_ms: i64) {
         if let Some(run) = self.runs.running().get(&number) {
             // The run cannot have ended: it waits for this.
-            let _ = run.committed.send(first_at_ms);
+            let _ = run.commits.send(first_at_ms);
         }
     }
 
     fn blocked(&self) -> Option<(CallNumber, Duration)> {
-        let at_work = *self.runs.at_work();
-        at_work.map(|(number, since)| (number, since.elapsed()))
+        let polled = *self.runs.polled();
+        polled.map(|(number, since)| (number, since.elapsed()))
     }
 
     fn abandon(&mut self, number: CallNumber) {

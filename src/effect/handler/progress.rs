@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::error::StepError;
 use super::record::Reply;
 
-/// The outcome of an attempt.
-pub(super) enum End {
+/// The outcome of a function's run.
+pub(super) enum RunOutcome {
     Done(Reply),
     Rejected { reason: String, is_certain: bool },
     InDoubt(String),
@@ -23,47 +23,47 @@ pub(super) enum End {
 /// The progress of a run, for its watchers.
 pub(super) struct Progress {
     timeout: Duration,
-    /// Whether it may have acted beyond what is committed.
+    /// Whether the run may have acted beyond its committed steps.
     acting: Cell<bool>,
-    /// When it is overdue; `None` while it waits for a commit.
+    /// When the run is overdue; `None` while it waits for a commit.
     deadline: Cell<Option<Instant>>,
-    changed: Notify,
+    restarted: Notify,
 }
 
 impl Progress {
     /// The progress of a run that begins now.
     pub fn new(timeout: Duration) -> Self {
         let deadline = Cell::new(Some(Instant::now() + timeout));
-        Self { timeout, acting: Cell::new(false), deadline, changed: Notify::new() }
+        Self { timeout, acting: Cell::new(false), deadline, restarted: Notify::new() }
     }
 
-    /// Sets whether it may act from now on; `false` if it has certainly not acted.
-    pub fn is_acting(&self, is_acting: bool) {
-        self.acting.set(is_acting);
+    /// Sets whether the run may act from now on; `false` if it has certainly not acted.
+    pub fn set_acting(&self, acting: bool) {
+        self.acting.set(acting);
     }
 
-    /// Whether it may have acted beyond what is committed.
+    /// Whether the run may have acted beyond its committed steps.
     pub fn may_have_acted(&self) -> bool {
         self.acting.get()
     }
 
-    /// It waits for a commit, however long that takes.
-    pub fn waits(&self) {
+    /// Suspends the timeout: the run waits for a commit, however long that takes.
+    pub fn pause_timeout(&self) {
         self.deadline.set(None);
     }
 
-    /// Everything that it has done is committed: its timeout starts anew.
-    pub fn goes_on(&self) {
+    /// Restarts the timeout: all steps of the run are committed.
+    pub fn restart_timeout(&self) {
         self.acting.set(false);
         self.deadline.set(Some(Instant::now() + self.timeout));
-        self.changed.notify_one();
+        self.restarted.notify_one();
     }
 
-    /// Waits until it is overdue.
-    pub async fn overdue(&self) {
+    /// Waits until the run is overdue.
+    pub async fn wait_until_overdue(&self) {
         loop {
             match self.deadline.get() {
-                None => self.changed.notified().await,
+                None => self.restarted.notified().await,
                 Some(deadline) if Instant::now() >= deadline => return,
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
             }

@@ -1,4 +1,4 @@
-//! What a function gets and what it gives back.
+//! The record that a function gets, and the reply that it returns.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -58,7 +58,7 @@ impl Record {
     /// The value cannot be read as a `T`. The error is a rejection: another attempt would read the same value.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, StepError> {
         let value = self.value().unwrap_or(b"null");
-        // Only the position: the text there may be secret.
+        // The message has only the position: the text there may be secret.
         serde_json::from_slice(value).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             StepError::rejected(format!(
@@ -68,23 +68,23 @@ impl Record {
     }
 }
 
-/// The result of a function's work. The topic for results gets it, once more for each duplicate if the topology says
-/// so.
+/// The result of a function's work. It is written to the topic for results, and written again for each duplicate if the
+/// topology says so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply(Option<Vec<u8>>);
 
 impl Reply {
-    /// No content: only that the work is done.
+    /// A reply without content: the work is done.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// These bytes.
+    /// A reply of these bytes.
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self(Some(bytes.into()))
     }
 
-    /// This value as JSON.
+    /// A reply of this value as JSON.
     ///
     /// # Errors
     /// The value cannot be written as JSON.

@@ -7,31 +7,32 @@ use crossbeam_channel::Sender;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::effect::provider::{CallNumber, Told};
+use crate::effect::provider::{CallNumber, HandlerReport};
 
 /// The functions of a lane that are running.
 pub(super) struct Runs {
-    pub running: Mutex<HashMap<CallNumber, Running>>,
-    /// The function that is being polled, and since when: it has the thread until its next `await`.
-    pub at_work: Mutex<Option<(CallNumber, Instant)>>,
-    pub tell: Sender<Told>,
+    pub running: Mutex<HashMap<CallNumber, RunningFunction>>,
+    /// The call whose function is being polled, and since when: the function occupies the thread until its next
+    /// `await`.
+    pub polled: Mutex<Option<(CallNumber, Instant)>>,
+    pub reports: Sender<HandlerReport>,
 }
 
-/// A running function. Dropping this ends the function where it is.
-pub(super) struct Running {
-    /// Tells it that its steps are committed, and from when on the next one may act.
-    pub committed: mpsc::UnboundedSender<i64>,
+/// A running function. Dropping it ends the function at its current `await`.
+pub(super) struct RunningFunction {
+    /// Receives the commits of the function's steps: for each, the time from which the next step may act.
+    pub commits: mpsc::UnboundedSender<i64>,
     pub _alive: oneshot::Sender<()>,
 }
 
 impl Runs {
     /// The running functions.
-    pub fn running(&self) -> MutexGuard<'_, HashMap<CallNumber, Running>> {
+    pub fn running(&self) -> MutexGuard<'_, HashMap<CallNumber, RunningFunction>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The function that has the thread.
-    pub fn at_work(&self) -> MutexGuard<'_, Option<(CallNumber, Instant)>> {
-        self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The call whose function occupies the thread, and since when.
+    pub fn polled(&self) -> MutexGuard<'_, Option<(CallNumber, Instant)>> {
+        self.polled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

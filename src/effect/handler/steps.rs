@@ -1,8 +1,8 @@
 //! The steps through which a function does its work, each of which is done once.
 //!
-//! - here: a step is looked up in the journal, or acts once everything before it is committed
-//! - `halt`: why no further step begins, and how a failed step ends the attempt
-//! - `undoing`: undoing the work of a record that is rejected
+//! - here: a step returns its recorded outcome, or acts once all earlier steps are committed
+//! - `halt`: the reasons why no further step begins, and how a failed step ends the attempt
+//! - `undoing`: the compensations, which undo the work for a record that is rejected
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use super::super::call::StepOf;
-use super::journal::{Next, Replay, is_name};
-use super::progress::{End, Progress};
+use super::super::call::StepName;
+use super::journal::{NextStep, Replay, is_valid_name};
+use super::progress::{Progress, RunOutcome};
 use super::settings::Settings;
 use super::{Key, Reply, StepError, Transaction};
-use crate::effect::postgres::steps::{Came, Pool};
-use crate::effect::provider::{OwnedHow, OwnedStep, Request, Told, Work};
+use crate::effect::postgres::steps::{Pool, StepOutcome};
+use crate::effect::provider::{HandlerReport, OwnedStep, OwnedStepState, Request, Work};
 use crate::format::{RESULT_BYTES_MAX, Step, StepHow};
 use crate::sabotage::{self, Sabotage};
 
@@ -26,9 +26,9 @@ mod halt;
 mod undoing;
 
 use halt::Halt;
-use undoing::Undo;
+use undoing::Compensation;
 
-const TOO_MUCH: &str =
+const JOURNAL_FULL: &str =
     "there is no room for another step: a record's results may have at most 768 KiB; return less from the steps";
 
 /// The steps of a function's work on one record.
@@ -36,69 +36,70 @@ const TOO_MUCH: &str =
 /// A step's outcome is remembered before the next one begins: after a crash the function is run again, and steps that
 /// are done return the same result as before without acting. Therefore:
 ///
-/// - everything that has an effect must be in a step; the code around the steps may run any number of times
+/// - every effect must be in a step; the code around the steps may run any number of times
 /// - a function must reach the same steps in the same order each time it is run for a record: clocks, random numbers
-///   and anything else that changes must not decide which, unless they come from a step's result
+///   and other values that change must not decide which steps run, unless they come from a step's result
 /// - each step must have a name of its own within the function, of at most 255 bytes
 ///
-/// Once a step has failed other than by a rejection, no other begins: `?` passes its error on, and the attempt ends.
+/// Once a step has failed, except by a rejection, no other step begins: `?` passes its error on, and the attempt ends.
 pub struct Steps {
     work: Arc<Work>,
     request: Request,
     replay: Replay,
-    /// Outcomes of steps that are not committed yet: those of the last one.
+    /// The entries of the last step that are not committed yet.
     pending: Vec<OwnedStep>,
-    undo: Vec<(String, Undo)>,
-    /// Whether the record is rejected: the steps now undo what was done.
+    /// The registered compensations, by name.
+    compensations: Vec<(String, Compensation)>,
+    /// Whether the record is rejected: the steps are compensations now.
     is_undoing: bool,
     halt: Option<Halt>,
-    /// The step that has begun and not ended. A step whose future was dropped stays here.
-    within: Option<String>,
+    /// The step that has begun and not ended. It remains set if the step's future was dropped.
+    current_step: Option<String>,
     settings: Arc<Settings>,
     pool: Option<Rc<Pool>>,
     progress: Rc<Progress>,
-    tell: Sender<Told>,
-    committed: mpsc::UnboundedReceiver<i64>,
+    reports: Sender<HandlerReport>,
+    commits: mpsc::UnboundedReceiver<i64>,
 }
 
-/// The parts of a run.
+/// The parts of [`Steps`] that a run provides.
 pub(super) struct Parts {
     pub work: Arc<Work>,
     pub request: Request,
     pub settings: Arc<Settings>,
     pub pool: Option<Rc<Pool>>,
     pub progress: Rc<Progress>,
-    pub tell: Sender<Told>,
-    pub committed: mpsc::UnboundedReceiver<i64>,
+    pub reports: Sender<HandlerReport>,
+    pub commits: mpsc::UnboundedReceiver<i64>,
 }
 
 impl Steps {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { work, request, settings, pool, progress, tell, committed } = parts;
+        let Parts { work, request, settings, pool, progress, reports, commits } = parts;
         let replay = Replay::of(Arc::clone(&request.journal));
-        let (pending, undo, is_undoing, halt, within) = (Vec::new(), Vec::new(), false, None, None);
+        let (pending, compensations, is_undoing, halt, current_step) = (Vec::new(), Vec::new(), false, None, None);
         Self {
             work,
             request,
             replay,
             pending,
-            undo,
+            compensations,
             is_undoing,
             halt,
-            within,
+            current_step,
             settings,
             pool,
             progress,
-            tell,
-            committed,
+            reports,
+            commits,
         }
     }
 
-    /// Does something irrevocable in another system, with a key by which that system recognises a repetition: the key
-    /// is the same for this record and step, however often it is tried. The result is remembered as JSON, up to 64 KiB.
+    /// Causes an effect in another system, with a key by which that system recognises a repetition: the key is the same
+    /// in each attempt of this step for this record. The result is remembered as JSON, up to 64 KiB.
     ///
     /// # Errors
-    /// The error that `act` returns; [`StepError`] says what follows from it. A step that was rejected before is
+    /// The error that `act` returns; [`StepError`] documents its consequences. A step that was rejected before is
     /// rejected again.
     pub async fn call<T, F>(&mut self, name: &str, act: F) -> Result<T, StepError>
     where
@@ -113,10 +114,10 @@ impl Steps {
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(Key) -> Result<T, StepError>,
     {
-        self.make_room()?;
+        self.check_room()?;
         let is_unmarked = !is_marked && !sabotage::is_on(Sabotage::MarkNotWritten);
         if self.settings.key_window.is_none() && is_unmarked {
-            self.pending.push(OwnedStep { name: name.to_owned(), how: OwnedHow::Begun });
+            self.pending.push(OwnedStep { name: name.to_owned(), how: OwnedStepState::Begun });
         }
         self.commit().await?;
         if self
@@ -126,16 +127,16 @@ impl Steps {
         {
             return Err(self.halt(Halt::TooLate));
         }
-        self.progress.is_acting(true);
-        match act(self.key_of(name)).await {
+        self.progress.set_acting(true);
+        match act(self.step_key(name)).await {
             Ok(value) => {
-                let result = self.written(name, &value)?;
-                // A later run has to be able to read it.
-                self.read::<T>(name, &result)?;
-                self.pending.push(OwnedStep { name: name.to_owned(), how: OwnedHow::Done(result) });
+                let result = self.encode(name, &value)?;
+                // A later run has to be able to read the result.
+                self.decode::<T>(name, &result)?;
+                self.pending.push(OwnedStep { name: name.to_owned(), how: OwnedStepState::Done(result) });
                 Ok(value)
             }
-            Err(error) => Err(self.failed(name, error)),
+            Err(error) => Err(self.fail_step(name, error)),
         }
     }
 
@@ -160,33 +161,33 @@ impl Steps {
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(&Transaction<'_>) -> Result<T, StepError>,
     {
-        self.make_room()?;
+        self.check_room()?;
         self.commit().await?;
         let Some(pool) = self.pool.clone() else {
-            let words = format!("the step `{name}` needs a database: configure one with `Worker::postgres`");
-            return Err(self.halt(Halt::Stops(words)));
+            let message = format!("the step `{name}` needs a database: configure one with `Worker::postgres`");
+            return Err(self.halt(Halt::Stops(message)));
         };
-        let key = self.key_of(name);
+        let key = self.step_key(name);
         let topology = Arc::clone(&self.work.topology);
-        let carried_out = pool
+        let outcome = pool
             .transact((&topology, name, key.as_str()), async move |transaction| match act(transaction).await {
                 Ok(value) => match serde_json::to_vec(&value)? {
                     result if result.len() > RESULT_BYTES_MAX => Err(StepError::unknown(format!(
                         "its result has {} bytes as JSON, but at most {RESULT_BYTES_MAX} are remembered",
                         result.len()
                     ))),
-                    result => Ok(Came::Done(result)),
+                    result => Ok(StepOutcome::Done(result)),
                 },
-                Err(error) if error.is_rejected() => Ok(Came::Rejected(error.to_string())),
+                Err(error) if error.is_rejected() => Ok(StepOutcome::Rejected(error.to_string())),
                 Err(error) => Err(error),
             })
             .await;
-        // If a commit was not answered, the next attempt finds out by the key.
-        self.carried_out(name, carried_out.unwrap_or_else(|error| Err(StepError::again(error.message))))
+        // If the response to the commit was lost, the next attempt finds the outcome by the key.
+        self.end_transaction(name, outcome.unwrap_or_else(|error| Err(StepError::again(error.message))))
     }
 
-    /// Like [`Steps::transaction`], for any database: `carry_out` carries the step out under its key, unless that was
-    /// done before, and returns its outcome.
+    /// Like [`Steps::transaction`], for any database: `carry_out` carries the step out under its key, unless the step
+    /// was carried out before, and returns its outcome.
     ///
     /// # Errors
     /// As for [`Steps::transaction`].
@@ -194,7 +195,7 @@ impl Steps {
     pub async fn transaction_by<T, F>(&mut self, name: &str, carry_out: F) -> Result<T, StepError>
     where
         T: Serialize + DeserializeOwned,
-        F: AsyncFnOnce(Key) -> Result<Came, StepError>,
+        F: AsyncFnOnce(Key) -> Result<StepOutcome, StepError>,
     {
         self.step(name, async move |steps, _| steps.transact_by(name, carry_out).await).await
     }
@@ -202,66 +203,66 @@ impl Steps {
     async fn transact_by<T, F>(&mut self, name: &str, carry_out: F) -> Result<T, StepError>
     where
         T: Serialize + DeserializeOwned,
-        F: AsyncFnOnce(Key) -> Result<Came, StepError>,
+        F: AsyncFnOnce(Key) -> Result<StepOutcome, StepError>,
     {
-        self.make_room()?;
+        self.check_room()?;
         self.commit().await?;
-        let came = carry_out(self.key_of(name)).await;
-        self.carried_out(name, came)
+        let result = carry_out(self.step_key(name)).await;
+        self.end_transaction(name, result)
     }
 
     /// Ends a step with the outcome of its transaction.
-    fn carried_out<T: Serialize + DeserializeOwned>(
+    fn end_transaction<T: Serialize + DeserializeOwned>(
         &mut self,
         name: &str,
-        came: Result<Came, StepError>,
+        result: Result<StepOutcome, StepError>,
     ) -> Result<T, StepError> {
-        match came {
-            Ok(Came::Rejected(reason)) => {
-                // This is certain even after attempts that may have acted: nothing has happened.
+        match result {
+            Ok(StepOutcome::Rejected(reason)) => {
+                // Certain even after attempts that may have acted: the step has not happened.
                 self.request.may_have_acted = false;
-                Err(self.failed(name, StepError::rejected(reason)))
+                Err(self.fail_step(name, StepError::rejected(reason)))
             }
-            Ok(Came::Done(result)) => {
-                let value = self.read(name, &result)?;
-                self.pending.push(OwnedStep { name: name.to_owned(), how: OwnedHow::Done(result) });
+            Ok(StepOutcome::Done(result)) => {
+                let value = self.decode(name, &result)?;
+                self.pending.push(OwnedStep { name: name.to_owned(), how: OwnedStepState::Done(result) });
                 Ok(value)
             }
-            Err(error) => Err(self.failed(name, error)),
+            Err(error) => Err(self.fail_step(name, error)),
         }
     }
 
     /// The key of the step of this name.
-    fn key_of(&self, name: &str) -> Key {
+    fn step_key(&self, name: &str) -> Key {
         if sabotage::is_on(Sabotage::StepKeyOfAttempt) {
-            return self.work.key_of(StepOf::Does(&format!("{name} {}", self.request.attempt)));
+            return self.work.step_key(StepName::Action(&format!("{name} {}", self.request.attempt)));
         }
-        self.work.key_of(if self.is_undoing { StepOf::Undoes(name) } else { StepOf::Does(name) })
+        self.work.step_key(if self.is_undoing { StepName::Compensation(name) } else { StepName::Action(name) })
     }
 
-    /// The function's outcome, once the steps that it has reported are committed.
-    pub(super) async fn finish(mut self, came: Result<Reply, StepError>) -> End {
-        let halted = match (self.halted(), came) {
+    /// The outcome of the run, once the reported steps are committed.
+    pub(super) async fn finish(mut self, result: Result<Reply, StepError>) -> RunOutcome {
+        let halted = match (self.halted(), result) {
             (Some(halt), _) => halt,
-            (None, Ok(_)) if !self.replay.is_over() => Halt::Stops(self.replay.difference()),
-            (None, Ok(reply)) => return End::Done(reply),
-            (None, Err(error)) if error.is_rejected() => match self.undo_all(error.to_string()).await {
-                Ok((reason, is_certain)) => return End::Rejected { reason, is_certain },
+            (None, Ok(_)) if !self.replay.is_at_end() => Halt::Stops(self.replay.difference_message()),
+            (None, Ok(reply)) => return RunOutcome::Done(reply),
+            (None, Err(error)) if error.is_rejected() => match self.compensate_all(error.to_string()).await {
+                Ok((reason, is_certain)) => return RunOutcome::Rejected { reason, is_certain },
                 Err(halt) => halt,
             },
             (None, Err(error)) => Halt::Failed(error),
         };
-        // Steps that are done are committed, whatever follows.
+        // The outcomes of finished steps are committed, whatever the run's outcome.
         let halted = match self.commit().await {
             Ok(()) => halted,
             Err(_) => self.halted().unwrap_or(halted),
         };
         match halted {
-            Halt::Failed(error) => End::Failed(error),
-            Halt::InDoubt(words) => End::InDoubt(words),
-            Halt::HalfDone(words) => End::HalfDone(words),
-            Halt::TooLate => End::TooLate,
-            Halt::Stops(words) => End::Stops(words),
+            Halt::Failed(error) => RunOutcome::Failed(error),
+            Halt::InDoubt(message) => RunOutcome::InDoubt(message),
+            Halt::HalfDone(message) => RunOutcome::HalfDone(message),
+            Halt::TooLate => RunOutcome::TooLate,
+            Halt::Stops(reason) => RunOutcome::Stops(reason),
         }
     }
 
@@ -272,62 +273,62 @@ impl Steps {
         F: AsyncFnOnce(&mut Self, bool) -> Result<T, StepError>,
     {
         let is_marked = match self.begin(name)? {
-            Next::Acts { is_marked } => is_marked,
+            NextStep::Acts { is_marked } => is_marked,
             recorded => return self.recorded(name, recorded),
         };
-        self.within = Some(name.to_owned());
-        let came = act(self, is_marked).await;
-        self.within = None;
-        came
+        self.current_step = Some(name.to_owned());
+        let result = act(self, is_marked).await;
+        self.current_step = None;
+        result
     }
 
-    /// Begins a step. Returns its recorded outcome, or that it is to act.
-    fn begin(&mut self, name: &str) -> Result<Next, StepError> {
+    /// Begins a step. Returns its recorded outcome, or that it acts now.
+    fn begin(&mut self, name: &str) -> Result<NextStep, StepError> {
         if let Some(halt) = self.halted() {
             return Err(halt.error());
         }
-        // The names of steps that undo were checked when they were registered.
+        // The names of compensations were checked when they were registered.
         if !self.is_undoing
-            && let Some(words) = wrong_name(name, self.replay.has(name), "steps")
+            && let Some(mistake) = name_mistake(name, self.replay.has_begun(name), "steps")
         {
-            return Err(self.halt(Halt::Stops(words)));
+            return Err(self.halt(Halt::Stops(mistake)));
         }
-        match self.replay.next(name) {
-            Next::Differs => {
-                let words = self.replay.difference();
-                Err(self.halt(Halt::Stops(words)))
+        match self.replay.begin(name) {
+            NextStep::Differs => {
+                let message = self.replay.difference_message();
+                Err(self.halt(Halt::Stops(message)))
             }
             next => Ok(next),
         }
     }
 
     /// The recorded outcome of a step.
-    fn recorded<T: DeserializeOwned>(&mut self, name: &str, next: Next) -> Result<T, StepError> {
+    fn recorded<T: DeserializeOwned>(&mut self, name: &str, next: NextStep) -> Result<T, StepError> {
         match next {
-            Next::Recorded(OwnedHow::Done(result)) => self.read(name, &result),
-            Next::Recorded(OwnedHow::Rejected(reason)) => Err(StepError::rejected(reason)),
+            NextStep::Recorded(OwnedStepState::Done(result)) => self.decode(name, &result),
+            NextStep::Recorded(OwnedStepState::Rejected(reason)) => Err(StepError::rejected(reason)),
             next => unreachable!("{next:?} was recorded"),
         }
     }
 
-    fn read<T: DeserializeOwned>(&mut self, name: &str, result: &[u8]) -> Result<T, StepError> {
+    fn decode<T: DeserializeOwned>(&mut self, name: &str, result: &[u8]) -> Result<T, StepError> {
         serde_json::from_slice(result).map_err(|error| {
-            let words = format!(
-                "what is remembered of the step `{name}` is not what the program reads now (line {}, column {}): run the \
-                 program that has begun it, or have this one read that too",
+            let message = format!(
+                "this program cannot read the remembered result of the step `{name}` (line {}, column {}): run the \
+                 program that has begun the record, or make this one accept the remembered result",
                 error.line(),
                 error.column()
             );
-            self.halt(Halt::Stops(words))
+            self.halt(Halt::Stops(message))
         })
     }
 
-    fn written<T: Serialize>(&mut self, name: &str, value: &T) -> Result<Vec<u8>, StepError> {
+    fn encode<T: Serialize>(&mut self, name: &str, value: &T) -> Result<Vec<u8>, StepError> {
         let result = serde_json::to_vec(value);
         let result = result.map_err(|error| {
             self.halt(Halt::Stops(format!("the result of the step `{name}` cannot be written as JSON: {error}")))
         })?;
-        match Replay::takes(Step { name, how: StepHow::Done(&result) }) {
+        match Replay::fits_empty_journal(Step { name, how: StepHow::Done(&result) }) {
             true => Ok(result),
             false => Err(self.too_long(name, result.len())),
         }
@@ -335,44 +336,44 @@ impl Steps {
 
     fn too_long(&mut self, name: &str, bytes: usize) -> StepError {
         self.halt(Halt::Stops(format!(
-            "what the step `{name}` gives has {bytes} bytes as JSON, and at most {RESULT_BYTES_MAX} are remembered: have it \
-             give less"
+            "the result of the step `{name}` has {bytes} bytes as JSON, but at most {RESULT_BYTES_MAX} are remembered: \
+             return less from the step"
         )))
     }
 
-    /// Requires room for another step, and for those that undo the others, before it acts.
-    fn make_room(&mut self) -> Result<(), StepError> {
+    /// Checks, before a step acts, that the journal has room for it and for the compensations.
+    fn check_room(&mut self) -> Result<(), StepError> {
         if self.replay.has_room(&self.pending) {
             return Ok(());
         }
-        Err(self.halt(Halt::Stops(TOO_MUCH.to_owned())))
+        Err(self.halt(Halt::Stops(JOURNAL_FULL.to_owned())))
     }
 
-    /// Waits until the outcomes of all steps are committed.
+    /// Reports the pending entries, and waits until they are committed.
     async fn commit(&mut self) -> Result<(), StepError> {
         if self.pending.is_empty() {
             return Ok(());
         }
         let steps = std::mem::take(&mut self.pending);
         if !self.replay.push(&steps) {
-            return Err(self.halt(Halt::Stops(TOO_MUCH.to_owned())));
+            return Err(self.halt(Halt::Stops(JOURNAL_FULL.to_owned())));
         }
         let Request { number, attempt, .. } = self.request;
-        // The receiver is gone if the lane is gone.
-        let _ = self.tell.send(Told::Steps { number, attempt, steps });
-        self.progress.waits();
-        let Some(first_at_ms) = self.committed.recv().await else { return std::future::pending().await };
-        self.progress.goes_on();
+        // Fails if the lane is gone.
+        let _ = self.reports.send(HandlerReport::Steps { number, attempt, steps });
+        self.progress.pause_timeout();
+        let Some(first_at_ms) = self.commits.recv().await else { return std::future::pending().await };
+        self.progress.restart_timeout();
         (self.request.first_at_ms, self.request.may_have_acted) = (first_at_ms, false);
         Ok(())
     }
 }
 
-/// What is wrong with the name of a further step, if anything.
-fn wrong_name(name: &str, is_taken: bool, of: &str) -> Option<String> {
-    match is_name(name) {
+/// The mistake in the name of a new step, if there is one.
+fn name_mistake(name: &str, is_taken: bool, kind: &str) -> Option<String> {
+    match is_valid_name(name) {
         false => Some(format!("a step's name must have 1 to 255 bytes; one has {}", name.len())),
-        true if is_taken => Some(format!("there are two {of} named `{name}`: each needs its own name")),
+        true if is_taken => Some(format!("there are two {kind} named `{name}`: each needs its own name")),
         true => None,
     }
 }

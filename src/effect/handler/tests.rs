@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::super::call::{Answer, Content, Fingerprint, Form, KeyWindow, Status, StepOf};
-use super::super::provider::{Asks, Body, OwnedHow, OwnedStep, Work};
+use super::super::call::{AttemptOutcome, Content, Fingerprint, Form, KeyWindow, Status, StepName};
+use super::super::provider::{Body, OwnedStep, OwnedStepState, Payload, Work};
 use super::*;
 use crate::format::JournalWriter;
 
@@ -52,18 +52,18 @@ fn work(value: &str) -> Arc<Work> {
 }
 
 fn done(name: &str, result: &str) -> OwnedStep {
-    OwnedStep { name: name.to_owned(), how: OwnedHow::Done(result.as_bytes().to_vec()) }
+    OwnedStep { name: name.to_owned(), how: OwnedStepState::Done(result.as_bytes().to_vec()) }
 }
 
 fn begun(name: &str) -> OwnedStep {
-    OwnedStep { name: name.to_owned(), how: OwnedHow::Begun }
+    OwnedStep { name: name.to_owned(), how: OwnedStepState::Begun }
 }
 
 fn rejected(name: &str, reason: &str) -> OwnedStep {
-    OwnedStep { name: name.to_owned(), how: OwnedHow::Rejected(reason.to_owned()) }
+    OwnedStep { name: name.to_owned(), how: OwnedStepState::Rejected(reason.to_owned()) }
 }
 
-/// A lane, driven by the test in place of the engine.
+/// A lane's calls, and the test in the role of the engine.
 struct Engine {
     calls: Box<dyn Calls>,
     journal: Vec<OwnedStep>,
@@ -72,12 +72,12 @@ struct Engine {
     first_at_ms: i64,
 }
 
-/// What the engine hears next.
+/// The next event that reaches the engine.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+enum EngineEvent {
     Steps(Vec<OwnedStep>),
     Stops(String),
-    Over(Answer, Body, Option<String>),
+    Over(AttemptOutcome, Body, Option<String>),
 }
 
 impl Engine {
@@ -99,23 +99,23 @@ impl Engine {
             attempt: self.attempt,
             first_at_ms: self.first_at_ms,
             may_have_acted: self.may_have_acted,
-            asks: Asks::Handler(work("{\"id\":1}")),
+            payload: Payload::Handler(work("{\"id\":1}")),
             journal: Arc::new(journal),
         });
     }
 
-    fn next(&mut self) -> Next {
+    fn next(&mut self) -> EngineEvent {
         let since = Instant::now();
         loop {
-            match (self.calls.told(), self.calls.take()) {
-                (Some(Told::Steps { number: 1, attempt, steps }), None) if attempt == self.attempt => {
-                    return Next::Steps(steps);
+            match (self.calls.take_report(), self.calls.take()) {
+                (Some(HandlerReport::Steps { number: 1, attempt, steps }), None) if attempt == self.attempt => {
+                    return EngineEvent::Steps(steps);
                 }
-                (Some(Told::Stops { number: 1, attempt, reason }), None) if attempt == self.attempt => {
-                    return Next::Stops(reason);
+                (Some(HandlerReport::Stops { number: 1, attempt, reason }), None) if attempt == self.attempt => {
+                    return EngineEvent::Stops(reason);
                 }
-                (None, Some(heard)) if (heard.number, heard.attempt) == (1, self.attempt) => {
-                    return Next::Over(heard.answer, heard.body, heard.message);
+                (None, Some(end)) if (end.number, end.attempt) == (1, self.attempt) => {
+                    return EngineEvent::Over(end.outcome, end.body, end.message);
                 }
                 (None, None) => {}
                 other => panic!("{other:?}"),
@@ -125,27 +125,27 @@ impl Engine {
         }
     }
 
-    /// Commits the reported steps, until the attempt is over.
-    fn carry_through(&mut self) -> Next {
+    /// Commits the reported steps, until the attempt has ended.
+    fn commit_until_end(&mut self) -> EngineEvent {
         loop {
             match self.next() {
-                Next::Steps(steps) => {
+                EngineEvent::Steps(steps) => {
                     self.journal.extend(steps);
-                    self.calls.journaled(1, self.first_at_ms);
+                    self.calls.resume_after_commit(1, self.first_at_ms);
                 }
-                over => return over,
+                ended => return ended,
             }
         }
     }
 
-    fn attempt(&mut self) -> Next {
+    fn attempt(&mut self) -> EngineEvent {
         self.submit();
-        self.carry_through()
+        self.commit_until_end()
     }
 }
 
-fn ok(body: &str) -> Next {
-    Next::Over(Answer::Status(Status::of(200)), Body::Whole(body.as_bytes().to_vec()), None)
+fn ok(body: &str) -> EngineEvent {
+    EngineEvent::Over(AttemptOutcome::Status(Status::of(200)), Body::Whole(body.as_bytes().to_vec()), None)
 }
 
 #[test]
@@ -163,14 +163,14 @@ fn each_step_begins_after_the_previous_one_is_committed() {
         steps.call("three", async |_| Ok(two + 1)).await.map(|three: u32| three.to_string())
     });
     engine.submit();
-    assert_eq!(engine.next(), Next::Steps(vec![done("one", "1")]));
+    assert_eq!(engine.next(), EngineEvent::Steps(vec![done("one", "1")]));
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(BEGAN.load(Ordering::SeqCst), 0, "nothing is committed yet");
-    engine.calls.journaled(1, 1_000_000);
-    assert_eq!(engine.next(), Next::Steps(vec![done("two", "2")]));
+    engine.calls.resume_after_commit(1, 1_000_000);
+    assert_eq!(engine.next(), EngineEvent::Steps(vec![done("two", "2")]));
     assert_eq!(BEGAN.load(Ordering::SeqCst), 2);
-    engine.calls.journaled(1, 1_000_000);
-    // The last step's result is not committed on its own: the settlement follows.
+    engine.calls.resume_after_commit(1, 1_000_000);
+    // The last step's result is not committed separately: the settlement follows.
     assert_eq!(engine.next(), ok("3"));
     assert_eq!(engine.calls.in_flight(), 0);
 }
@@ -191,12 +191,12 @@ fn recorded_steps_do_not_act_again() {
     let mut engine = Engine::of(keyed(), function);
     let first = engine.attempt();
     engine.journal = vec![done("one", "\"recorded\"")];
-    let Next::Over(_, Body::Whole(again), _) = engine.attempt() else { panic!("{first:?}") };
+    let EngineEvent::Over(_, Body::Whole(again), _) = engine.attempt() else { panic!("{first:?}") };
     let again = String::from_utf8(again).unwrap();
     // The key is the same in each attempt, and no other step has it.
-    let key = work("{\"id\":1}").key_of(StepOf::Does("two"));
+    let key = work("{\"id\":1}").step_key(StepName::Action("two"));
     assert_eq!((first, again), (ok(&format!("first {key}")), format!("recorded {key}")));
-    assert_ne!(key, work("{\"id\":1}").key_of(StepOf::Does("one")));
+    assert_ne!(key, work("{\"id\":1}").step_key(StepName::Action("one")));
     assert_eq!(ACTS.load(Ordering::SeqCst), 1);
 }
 
@@ -207,19 +207,19 @@ fn without_keys_a_mark_is_committed_before_each_call() {
         steps.call("two", async |_| Ok(2)).await.map(|_: u32| ())
     });
     engine.submit();
-    assert_eq!(engine.next(), Next::Steps(vec![begun("one")]));
-    engine.calls.journaled(1, 0);
-    assert_eq!(engine.next(), Next::Steps(vec![done("one", "1"), begun("two")]));
-    engine.calls.journaled(1, 0);
-    assert_eq!(engine.next(), Next::Over(Answer::Status(Status::of(200)), Body::None, None));
+    assert_eq!(engine.next(), EngineEvent::Steps(vec![begun("one")]));
+    engine.calls.resume_after_commit(1, 0);
+    assert_eq!(engine.next(), EngineEvent::Steps(vec![done("one", "1"), begun("two")]));
+    engine.calls.resume_after_commit(1, 0);
+    assert_eq!(engine.next(), EngineEvent::Over(AttemptOutcome::Status(Status::of(200)), Body::None, None));
     // A mark that is already recorded is not committed again.
     engine.journal = vec![begun("one")];
     engine.submit();
-    assert_eq!(engine.next(), Next::Steps(vec![done("one", "1"), begun("two")]));
+    assert_eq!(engine.next(), EngineEvent::Steps(vec![done("one", "1"), begun("two")]));
 }
 
 /// The outcome of an attempt whose only step fails with this error.
-fn answered(may_have_acted: bool, error: fn() -> StepError) -> (Next, Vec<OwnedStep>) {
+fn attempt_with_error(may_have_acted: bool, error: fn() -> StepError) -> (EngineEvent, Vec<OwnedStep>) {
     let mut engine = Engine::of(keyed(), async move |_: &Record, steps: &mut Steps| {
         steps.call("pay", async move |_| Err::<(), _>(error())).await
     });
@@ -228,25 +228,25 @@ fn answered(may_have_acted: bool, error: fn() -> StepError) -> (Next, Vec<OwnedS
 }
 
 #[test]
-fn answers_to_errors_say_what_is_certain() {
-    let over = |answer, words: &str| Next::Over(answer, Body::None, Some(words.to_owned()));
-    let unknown = answered(false, || StepError::unknown("no answer"));
-    assert_eq!(unknown, (over(Answer::Lost, "no answer"), vec![]));
-    let again = answered(false, || StepError::again("busy"));
-    assert_eq!(again, (over(Answer::NotSent, "busy"), vec![]));
-    let later = answered(false, || StepError::again("busy").after(Duration::from_millis(1_500)));
+fn outcome_of_an_error_shows_whether_the_step_may_have_acted() {
+    let ended = |outcome, message: &str| EngineEvent::Over(outcome, Body::None, Some(message.to_owned()));
+    let unknown = attempt_with_error(false, || StepError::unknown("no answer"));
+    assert_eq!(unknown, (ended(AttemptOutcome::Lost, "no answer"), vec![]));
+    let again = attempt_with_error(false, || StepError::again("busy"));
+    assert_eq!(again, (ended(AttemptOutcome::NotSent, "busy"), vec![]));
+    let later = attempt_with_error(false, || StepError::again("busy").after(Duration::from_millis(1_500)));
     let retry_after = Some(super::super::call::RetryAfter::Seconds(2));
-    assert_eq!(later.0, over(Answer::Status(Status { retry_after, ..Status::of(429) }), "busy"));
-    let refused = answered(false, || StepError::rejected("declined"));
+    assert_eq!(later.0, ended(AttemptOutcome::Status(Status { retry_after, ..Status::of(429) }), "busy"));
+    let refused = attempt_with_error(false, || StepError::rejected("declined"));
     assert_eq!(
         refused,
-        (over(Answer::Refused, "declined"), vec![rejected("pay", "declined"), rejected("", "declined")])
+        (ended(AttemptOutcome::Refused, "declined"), vec![rejected("pay", "declined"), rejected("", "declined")])
     );
     // The refusal says nothing about the earlier attempt.
-    let (doubted, journal) = answered(true, || StepError::rejected("declined"));
-    let in_doubt = Answer::Status(Status { is_replayed: true, ..Status::of(500) });
-    let words = "the step `pay` was refused, but an earlier attempt may have done it: declined";
-    assert_eq!((doubted, journal), (over(in_doubt, words), vec![]));
+    let (doubted, journal) = attempt_with_error(true, || StepError::rejected("declined"));
+    let in_doubt = AttemptOutcome::Status(Status { is_replayed: true, ..Status::of(500) });
+    let message = "the step `pay` was refused, but an earlier attempt may have done it: declined";
+    assert_eq!((doubted, journal), (ended(in_doubt, message), vec![]));
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn finished_steps_are_committed_when_a_later_one_fails() {
         steps.call("one", async |_| Ok(1)).await.map(|_: u32| ())?;
         Err::<(), _>(StepError::again("not now"))
     });
-    assert_eq!(engine.attempt(), Next::Over(Answer::NotSent, Body::None, Some("not now".to_owned())));
+    assert_eq!(engine.attempt(), EngineEvent::Over(AttemptOutcome::NotSent, Body::None, Some("not now".to_owned())));
     assert_eq!(engine.journal, [done("one", "1")]);
 }
 
@@ -266,7 +266,7 @@ fn no_step_begins_after_one_that_failed() {
         steps.call("two", async |_| -> Result<(), StepError> { panic!("it must not begin") }).await?;
         Ok(())
     });
-    assert_eq!(engine.attempt(), Next::Over(Answer::Lost, Body::None, Some("lost".to_owned())));
+    assert_eq!(engine.attempt(), EngineEvent::Over(AttemptOutcome::Lost, Body::None, Some("lost".to_owned())));
 }
 
 #[test]
@@ -277,7 +277,9 @@ fn full_journal_stops_the_task_before_the_next_step() {
         }
         Ok(())
     });
-    let Next::Stops(reason) = engine.attempt() else { panic!("there is no room, and it does not stop") };
+    let EngineEvent::Stops(reason) = engine.attempt() else {
+        panic!("the task does not stop although the journal is full")
+    };
     assert!(reason.contains("768 KiB") && engine.journal.len() == 11, "{reason} {}", engine.journal.len());
 }
 
@@ -308,35 +310,37 @@ fn steps_that_differ_from_the_journal_stop_the_task() {
             vec![done("one", "1"), done("two", "2"), done("three", "3")],
             "`one`, `two`, `three`; now there are `one`, `two`",
         ),
-        (vec![done("one", "\"s3cret\"")], "the step `one` is not what the program reads now (line 1, column 8)"),
+        (vec![done("one", "\"s3cret\"")], "cannot read the remembered result of the step `one` (line 1, column 8)"),
         (vec![done("one", "1"), rejected("", "no")], "remembered are `one`, (rejected); now there are `one`, `two`"),
     ];
-    for (journal, words) in cases {
+    for (journal, message) in cases {
         let mut engine = Engine::of(keyed(), two);
         engine.journal = journal.clone();
-        let Next::Stops(reason) = engine.attempt() else { panic!("{journal:?} does not stop") };
-        assert!(reason.contains(words) && !reason.contains("s3cret"), "{reason}");
+        let EngineEvent::Stops(reason) = engine.attempt() else { panic!("{journal:?} does not stop") };
+        assert!(reason.contains(message) && !reason.contains("s3cret"), "{reason}");
         assert_eq!(engine.calls.in_flight(), 0);
     }
 }
 
 #[test]
-fn mistakes_of_the_program_stop_the_task() {
-    let stops = |function: fn(usize) -> Vec<String>, words: &str| {
+fn mistake_of_the_program_stops_the_task() {
+    let stops = |function: fn(usize) -> Vec<String>, message: &str| {
         let mut engine = Engine::of(keyed(), async move |_: &Record, steps: &mut Steps| {
             for name in function(0) {
                 steps.call(&name, async |_| Ok("x".repeat(if name == "long" { 70_000 } else { 1 }))).await?;
             }
             Ok(())
         });
-        let Next::Stops(reason) = engine.attempt() else { panic!("{words}") };
-        assert!(reason.contains(words), "{reason}");
+        let EngineEvent::Stops(reason) = engine.attempt() else { panic!("{message}") };
+        assert!(reason.contains(message), "{reason}");
     };
     stops(|_| vec!["a".to_owned(), "a".to_owned()], "there are two steps named `a`");
     stops(|_| vec![String::new()], "1 to 255 bytes");
     stops(|_| vec!["long".to_owned()], "has 70002 bytes as JSON");
     let mut engine =
         Engine::of(keyed(), async |_: &Record, steps: &mut Steps| steps.transaction("db", async |_| Ok(())).await);
-    let Next::Stops(reason) = engine.attempt() else { panic!("there is no database, and it does not stop") };
+    let EngineEvent::Stops(reason) = engine.attempt() else {
+        panic!("the task does not stop although it has no database")
+    };
     assert!(reason.contains("`Worker::postgres`"), "{reason}");
 }

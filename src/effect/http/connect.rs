@@ -17,53 +17,54 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
 
 use super::message::Origin;
-use super::secured;
 use super::settings::Shared;
 use super::socket::{Socket, Unfinished};
+use super::tls;
 use crate::words::said;
 
-/// The longest head of an answer.
+/// The longest head of a response, in bytes.
 const HEAD_MAX: usize = 64 << 10;
-/// The longest head of a proxy's answer to CONNECT.
+/// The longest head of a proxy's response to CONNECT, in bytes.
 const PROXY_HEAD_MAX: usize = 8 << 10;
-/// The HTTP/2 windows: how many bytes of bodies may be in transit for one answer, and for all answers of a connection.
+/// The HTTP/2 windows: how many bytes of bodies may be in transit for one response, and for all responses of a
+/// connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// A byte stream, whatever carries it.
-trait Wire: AsyncRead + AsyncWrite + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Unpin> Wire for T {}
-type Io = Box<dyn Wire>;
+/// A byte stream: TCP or TLS.
+trait ByteStream: AsyncRead + AsyncWrite + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Unpin> ByteStream for T {}
+type BoxedStream = Box<dyn ByteStream>;
 
 /// An HTTP/1.1 connection, for one request at a time. Dropping it closes its socket.
-pub(super) struct One {
+pub(super) struct Http1 {
     pub sender: http1::SendRequest<Full<Bytes>>,
     pub unfinished: Unfinished,
     task: AbortHandle,
 }
 
-impl Drop for One {
+impl Drop for Http1 {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 /// An HTTP/2 connection. Dropping it closes its socket.
-pub(super) struct Two {
+pub(super) struct Http2 {
     sender: SendRequest<Bytes>,
     pub unfinished: Unfinished,
     is_closed: Rc<Cell<bool>>,
     task: AbortHandle,
 }
 
-impl Two {
-    /// A way to send requests.
+impl Http2 {
+    /// A sender of requests on this connection.
     pub fn sender(&self) -> SendRequest<Bytes> {
         self.sender.clone()
     }
 
     /// How many requests the other side allows at once.
-    pub fn allowed(&self) -> usize {
+    pub fn streams_max(&self) -> usize {
         self.sender.current_max_send_streams()
     }
 
@@ -72,29 +73,29 @@ impl Two {
     }
 }
 
-impl Drop for Two {
+impl Drop for Http2 {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// A connection that was made.
-pub(super) enum Made {
-    One(One),
-    Two(Two),
+/// A new connection.
+pub(super) enum Connection {
+    Http1(Http1),
+    Http2(Http2),
 }
 
-impl Made {
-    fn can_be_used(&self) -> bool {
+impl Connection {
+    fn is_usable(&self) -> bool {
         match self {
-            Self::One(one) => one.sender.is_ready(),
-            Self::Two(two) => !two.is_closed() && two.allowed() > 0,
+            Self::Http1(http1) => http1.sender.is_ready(),
+            Self::Http2(http2) => !http2.is_closed() && http2.streams_max() > 0,
         }
     }
 }
 
-/// The message of an HTTP/2 error, without what it may quote from the other side.
-pub(super) fn said_by_two(error: &h2::Error) -> String {
+/// The message of an HTTP/2 error, without any text from the other side.
+pub(super) fn h2_error_message(error: &h2::Error) -> String {
     match (error.get_io(), error.reason()) {
         (Some(error), _) => said(error),
         (None, Some(reason)) if error.is_go_away() => format!("the connection was closed: {reason}"),
@@ -107,34 +108,40 @@ pub(super) fn said_by_two(error: &h2::Error) -> String {
 ///
 /// # Errors
 /// Why there is no connection.
-pub(super) async fn connect(shared: &Shared, origin: &Origin) -> Result<Made, String> {
+pub(super) async fn connect(shared: &Shared, origin: &Origin) -> Result<Connection, String> {
     let wait = shared.connect_wait();
-    let connected = tokio::time::timeout(wait, connect_now(shared, origin)).await;
-    let made = connected.unwrap_or_else(|_| Err(format!("no connection to {origin} within {wait:?}")))?;
-    if made.can_be_used() { Ok(made) } else { Err(format!("{origin} accepts no requests on a new connection")) }
+    let connected = tokio::time::timeout(wait, connect_without_timeout(shared, origin)).await;
+    let connection = connected.unwrap_or_else(|_| Err(format!("no connection to {origin} within {wait:?}")))?;
+    if connection.is_usable() {
+        Ok(connection)
+    } else {
+        Err(format!("{origin} accepts no requests on a new connection"))
+    }
 }
 
-async fn connect_now(shared: &Shared, origin: &Origin) -> Result<Made, String> {
+async fn connect_without_timeout(shared: &Shared, origin: &Origin) -> Result<Connection, String> {
     let unfinished = Unfinished::default();
-    let dial = async |host: &str, port| -> Result<Io, String> {
-        let socket: Io = Box::new(Socket::new(dial(host, port, shared.connect_wait()).await?, &unfinished));
+    let dial = async |host: &str, port| -> Result<BoxedStream, String> {
+        let socket: BoxedStream = Box::new(Socket::new(dial(host, port, shared.connect_wait()).await?, &unfinished));
         Ok(socket)
     };
     let route = origin.uri().and_then(|uri| shared.proxies.intercept(&uri));
     let stream = match &route {
         None => dial(&origin.host, origin.port).await?,
-        Some(proxy) => to_proxy(shared, proxy, dial).await.map_err(|error| format!("through a proxy: {error}"))?,
+        Some(proxy) => {
+            connect_to_proxy(shared, proxy, dial).await.map_err(|error| format!("through a proxy: {error}"))?
+        }
     };
     if !origin.is_tls {
-        return one(stream, unfinished).await;
+        return connect_http1(stream, unfinished).await;
     }
     let stream = match &route {
         None => stream,
-        Some(proxy) => tunnel(stream, origin, proxy.basic_auth()).await?,
+        Some(proxy) => open_tunnel(stream, origin, proxy.basic_auth()).await?,
     };
-    let (stream, is_two) = secured::handshake(shared, stream, &origin.host, true).await?;
+    let (stream, is_http2) = tls::handshake(shared, stream, &origin.host, true).await?;
     let stream = Box::new(stream);
-    if is_two { two(stream, unfinished, origin).await } else { one(stream, unfinished).await }
+    if is_http2 { connect_http2(stream, unfinished, origin).await } else { connect_http1(stream, unfinished).await }
 }
 
 /// Connects to a host within `wait`, trying its addresses one after the other.
@@ -142,63 +149,68 @@ async fn connect_now(shared: &Shared, origin: &Origin) -> Result<Made, String> {
 /// # Errors
 /// Why there is no connection.
 pub async fn dial(host: &str, port: u16, wait: Duration) -> Result<TcpStream, String> {
-    let found = lookup_host((host, port)).await.map_err(|error| format!("no address of {host}: {}", said(&error)))?;
-    let found: Vec<SocketAddr> = found.collect();
-    // An address that does not answer leaves time for the others.
-    let share = wait / u32::try_from(found.len().clamp(1, 4)).unwrap_or(1);
-    let mut trouble = format!("no address of {host}");
-    for address in found {
-        let connected = tokio::time::timeout(share, TcpStream::connect(address)).await;
+    let addresses =
+        lookup_host((host, port)).await.map_err(|error| format!("no address of {host}: {}", said(&error)))?;
+    let addresses: Vec<SocketAddr> = addresses.collect();
+    // An address that does not respond leaves time for the others.
+    let wait_each = wait / u32::try_from(addresses.len().clamp(1, 4)).unwrap_or(1);
+    let mut failure = format!("no address of {host}");
+    for address in addresses {
+        let connected = tokio::time::timeout(wait_each, TcpStream::connect(address)).await;
         match connected {
             Ok(Ok(stream)) => {
                 stream.set_nodelay(true).map_err(|error| format!("no connection to {host}: {}", said(&error)))?;
                 return Ok(stream);
             }
-            Ok(Err(error)) => trouble = format!("no connection to {host}:{port}: {}", said(&error)),
-            Err(_) => trouble = format!("no connection to {host}:{port} within {share:?}"),
+            Ok(Err(error)) => failure = format!("no connection to {host}:{port}: {}", said(&error)),
+            Err(_) => failure = format!("no connection to {host}:{port} within {wait_each:?}"),
         }
     }
-    Err(trouble)
+    Err(failure)
 }
 
-async fn to_proxy(
+async fn connect_to_proxy(
     shared: &Shared,
     proxy: &Intercept,
-    dial: impl AsyncFn(&str, u16) -> Result<Io, String>,
-) -> Result<Io, String> {
+    dial: impl AsyncFn(&str, u16) -> Result<BoxedStream, String>,
+) -> Result<BoxedStream, String> {
     let uri = proxy.uri();
     let (host, port) = (uri.host().unwrap_or_default().trim_matches(['[', ']']), uri.port_u16());
     match uri.scheme_str() {
         Some("http") => dial(host, port.unwrap_or(80)).await,
         Some("https") => {
             let stream = dial(host, port.unwrap_or(443)).await?;
-            Ok(Box::new(secured::handshake(shared, stream, host, false).await?.0))
+            Ok(Box::new(tls::handshake(shared, stream, host, false).await?.0))
         }
         _ => Err("only http:// and https:// are supported".to_owned()),
     }
 }
 
-/// Has a proxy tunnel all that follows to the origin.
-async fn tunnel(mut stream: Io, origin: &Origin, user: Option<&HeaderValue>) -> Result<Io, String> {
-    let mut asked = format!("CONNECT {origin} HTTP/1.1\r\nHost: {origin}\r\n").into_bytes();
-    if let Some(user) = user {
-        asked.extend([b"Proxy-Authorization: ", user.as_bytes(), b"\r\n"].concat());
+/// Has a proxy open a tunnel to the origin. All bytes after its response belong to the tunnel.
+async fn open_tunnel(
+    mut stream: BoxedStream,
+    origin: &Origin,
+    credentials: Option<&HeaderValue>,
+) -> Result<BoxedStream, String> {
+    let mut request = format!("CONNECT {origin} HTTP/1.1\r\nHost: {origin}\r\n").into_bytes();
+    if let Some(credentials) = credentials {
+        request.extend([b"Proxy-Authorization: ", credentials.as_bytes(), b"\r\n"].concat());
     }
-    asked.extend(b"\r\n");
+    request.extend(b"\r\n");
     let lost = |error: std::io::Error| format!("the proxy to {origin} does not answer: {}", said(&error));
-    stream.write_all(&asked).await.map_err(lost)?;
+    stream.write_all(&request).await.map_err(lost)?;
     stream.flush().await.map_err(lost)?;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        // Byte by byte: what follows the head belongs to the tunnel.
+        // Byte by byte: the bytes after the head belong to the tunnel.
         let byte = stream.read_u8().await.map_err(lost)?;
         head.push(byte);
         if head.len() > PROXY_HEAD_MAX {
             return Err(format!("the proxy to {origin} answers no HTTP"));
         }
     }
-    let first = head.split(|byte| *byte == b' ').nth(1).and_then(|code| std::str::from_utf8(code).ok());
-    match first.and_then(|code| code.trim_end().parse::<u16>().ok()) {
+    let code = head.split(|byte| *byte == b' ').nth(1).and_then(|code| std::str::from_utf8(code).ok());
+    match code.and_then(|code| code.trim_end().parse::<u16>().ok()) {
         Some(200..=299) if head.starts_with(b"HTTP/1.") => Ok(stream),
         Some(407) => Err(format!("the proxy to {origin} requires authentication: it answered 407")),
         Some(code) => Err(format!("the proxy did not connect to {origin}: it answered {code}")),
@@ -206,25 +218,25 @@ async fn tunnel(mut stream: Io, origin: &Origin, user: Option<&HeaderValue>) -> 
     }
 }
 
-async fn one(stream: Io, unfinished: Unfinished) -> Result<Made, String> {
-    let begun = http1::Builder::new().max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = begun.map_err(|error| said(&error))?;
-    // The request on a connection is told how the connection ended.
+async fn connect_http1(stream: BoxedStream, unfinished: Unfinished) -> Result<Connection, String> {
+    let handshake = http1::Builder::new().max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(|error| said(&error))?;
+    // The connection's error is dropped: the sender of its request reports it.
     let task = tokio::task::spawn_local(async move { drop(connection.await) }).abort_handle();
     sender.ready().await.map_err(|error| said(&error))?;
-    Ok(Made::One(One { sender, unfinished, task }))
+    Ok(Connection::Http1(Http1 { sender, unfinished, task }))
 }
 
-async fn two(stream: Io, unfinished: Unfinished, origin: &Origin) -> Result<Made, String> {
-    let failed = |error: h2::Error| format!("no HTTP/2 with {origin}: {}", said_by_two(&error));
-    let begun = h2::client::Builder::new()
+async fn connect_http2(stream: BoxedStream, unfinished: Unfinished, origin: &Origin) -> Result<Connection, String> {
+    let failed = |error: h2::Error| format!("no HTTP/2 with {origin}: {}", h2_error_message(&error));
+    let handshake = h2::client::Builder::new()
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(u32::try_from(HEAD_MAX).unwrap_or(u32::MAX))
         .handshake(stream)
         .await;
-    let (sender, mut connection) = begun.map_err(failed)?;
+    let (sender, mut connection) = handshake.map_err(failed)?;
     let ping = connection.ping_pong();
     let is_closed = Rc::new(Cell::new(false));
     let closed = Rc::clone(&is_closed);
@@ -232,10 +244,10 @@ async fn two(stream: Io, unfinished: Unfinished, origin: &Origin) -> Result<Made
         drop(connection.await);
         closed.set(true);
     });
-    let two = Two { sender, unfinished, is_closed, task: task.abort_handle() };
-    // The other side says how many requests it allows at once before it answers a ping.
+    let http2 = Http2 { sender, unfinished, is_closed, task: task.abort_handle() };
+    // The other side announces how many requests it allows at once before it responds to a ping.
     if let Some(mut ping) = ping {
         ping.ping(h2::Ping::opaque()).await.map_err(failed)?;
     }
-    Ok(Made::Two(two))
+    Ok(Connection::Http2(http2))
 }

@@ -14,13 +14,13 @@ use hyper::{Method, Request, Uri};
 use percent_encoding::percent_decode_str;
 
 use super::settings::{Shared, is_reserved_header};
-use crate::effect::provider::Rendered;
+use crate::effect::provider::RenderedRequest;
 
 /// Without a version: each attempt has the same bytes, whichever release makes it.
-const AGENT: HeaderValue = HeaderValue::from_static("ratchet");
-const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
+const DEFAULT_USER_AGENT: HeaderValue = HeaderValue::from_static("ratchet");
+const DEFAULT_ACCEPT: HeaderValue = HeaderValue::from_static("*/*");
 
-/// The server that a connection is to.
+/// The server at the other end of a connection.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
     pub is_tls: bool,
@@ -44,7 +44,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A request, before it is known which version of HTTP it is sent by.
+/// A request that does not depend on the version of HTTP yet.
 pub(super) struct Message {
     pub origin: Origin,
     method: Method,
@@ -53,28 +53,28 @@ pub(super) struct Message {
     path: PathAndQuery,
     headers: HeaderMap,
     body: Option<Bytes>,
-    /// Whether a proxy passes the request on without TLS: the whole address is then written.
+    /// Whether a proxy forwards the request without TLS: then the request line has the whole address.
     is_forwarded: bool,
 }
 
 impl Message {
-    /// The message of a request.
+    /// The message of a rendered request.
     ///
     /// # Errors
-    /// Why the request cannot be sent; never quotes an address or a value.
-    pub fn of(shared: &Shared, rendered: &Arc<Rendered>) -> Result<Self, String> {
-        let (origin, authority, path, user) = read_address(&rendered.url)?;
+    /// The reason why the request cannot be sent. Never quotes an address or a value.
+    pub fn of(shared: &Shared, rendered: &Arc<RenderedRequest>) -> Result<Self, String> {
+        let (origin, authority, path, credentials) = read_address(&rendered.url)?;
         let mut headers = read_headers(shared, rendered)?;
-        if let Some(user) = user {
-            headers.entry(AUTHORIZATION).or_insert(user);
+        if let Some(credentials) = credentials {
+            headers.entry(AUTHORIZATION).or_insert(credentials);
         }
-        headers.entry(USER_AGENT).or_insert(AGENT);
-        headers.entry(ACCEPT).or_insert(ANYTHING);
+        headers.entry(USER_AGENT).or_insert(DEFAULT_USER_AGENT);
+        headers.entry(ACCEPT).or_insert(DEFAULT_ACCEPT);
         let proxy = if origin.is_tls { None } else { origin.uri().and_then(|uri| shared.proxies.intercept(&uri)) };
-        if let Some(user) = proxy.as_ref().and_then(|proxy| proxy.basic_auth()) {
-            headers.insert(PROXY_AUTHORIZATION, user.clone());
+        if let Some(credentials) = proxy.as_ref().and_then(|proxy| proxy.basic_auth()) {
+            headers.insert(PROXY_AUTHORIZATION, credentials.clone());
         }
-        let body = rendered.body.is_some().then(|| Bytes::from_owner(BodyOf(Arc::clone(rendered))));
+        let body = rendered.body.is_some().then(|| Bytes::from_owner(SharedBody(Arc::clone(rendered))));
         if body.as_ref().is_some_and(Bytes::is_empty) {
             headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
@@ -82,19 +82,19 @@ impl Message {
         Ok(Self { origin, method, authority, path, headers, body, is_forwarded: proxy.is_some() })
     }
 
-    /// In the form of HTTP/1.1.
-    pub fn into_one(mut self) -> Result<Request<Full<Bytes>>, String> {
+    /// The message in the form of HTTP/1.1.
+    pub fn into_http1(mut self) -> Result<Request<Full<Bytes>>, String> {
         let host = HeaderValue::from_str(self.authority.as_str()).map_err(|_| UNREADABLE)?;
         self.headers.insert(HOST, host);
-        let uri = if self.is_forwarded { self.whole(Scheme::HTTP)? } else { Uri::from(self.path) };
+        let uri = if self.is_forwarded { self.absolute_uri(Scheme::HTTP)? } else { Uri::from(self.path) };
         let mut request = Request::new(Full::new(self.body.unwrap_or_default()));
         (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method, uri, self.headers);
         Ok(request)
     }
 
-    /// In the form of HTTP/2, with the body separate.
-    pub fn into_two(self) -> Result<(Request<()>, Option<Bytes>), String> {
-        let uri = self.whole(Scheme::HTTPS)?;
+    /// The message in the form of HTTP/2, with the body separate.
+    pub fn into_http2(self) -> Result<(Request<()>, Option<Bytes>), String> {
+        let uri = self.absolute_uri(Scheme::HTTPS)?;
         let mut request = Request::new(());
         (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method, uri, self.headers);
         let body = self.body.filter(|body| !body.is_empty());
@@ -104,16 +104,16 @@ impl Message {
         Ok((request, body))
     }
 
-    fn whole(&self, scheme: Scheme) -> Result<Uri, String> {
+    fn absolute_uri(&self, scheme: Scheme) -> Result<Uri, String> {
         let uri = Uri::builder().scheme(scheme).authority(self.authority.clone()).path_and_query(self.path.clone());
         uri.build().map_err(|_| UNREADABLE.to_owned())
     }
 }
 
 /// The body of a request, shared without a copy.
-struct BodyOf(Arc<Rendered>);
+struct SharedBody(Arc<RenderedRequest>);
 
-impl AsRef<[u8]> for BodyOf {
+impl AsRef<[u8]> for SharedBody {
     fn as_ref(&self) -> &[u8] {
         self.0.body.as_deref().unwrap_or_default()
     }
@@ -130,30 +130,34 @@ fn read_address(url: &str) -> Result<Address, String> {
         Some("http") => false,
         _ => return Err("the address of the request must begin with http:// or https://".to_owned()),
     };
-    let given = parts.authority.ok_or(UNREADABLE)?;
-    let (user, place) = match given.as_str().rsplit_once('@') {
-        Some((user, place)) => (Some(basic(user)?), place),
-        None => (None, given.as_str()),
+    let authority = parts.authority.ok_or(UNREADABLE)?;
+    let (credentials, host_and_port) = match authority.as_str().rsplit_once('@') {
+        Some((user, host_and_port)) => (Some(basic_credentials(user)?), host_and_port),
+        None => (None, authority.as_str()),
     };
-    let place: Authority = place.parse().map_err(|_| UNREADABLE)?;
-    let host = place.host().trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+    let host_and_port: Authority = host_and_port.parse().map_err(|_| UNREADABLE)?;
+    let host = host_and_port.host().trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
     if host.is_empty() {
         return Err(UNREADABLE.to_owned());
     }
-    let usual = if is_tls { 443 } else { 80 };
-    let port = place.port_u16();
+    let default_port = if is_tls { 443 } else { 80 };
+    let port = host_and_port.port_u16();
     // The parser treats an invalid port as no port.
-    if port.is_none() && !place.as_str().ends_with(place.host()) {
+    if port.is_none() && !host_and_port.as_str().ends_with(host_and_port.host()) {
         return Err(UNREADABLE.to_owned());
     }
-    let authority = if port == Some(usual) { place.host().parse().map_err(|_| UNREADABLE)? } else { place.clone() };
-    let origin = Origin { is_tls, host: host.into(), port: port.unwrap_or(usual) };
+    let authority = if port == Some(default_port) {
+        host_and_port.host().parse().map_err(|_| UNREADABLE)?
+    } else {
+        host_and_port.clone()
+    };
+    let origin = Origin { is_tls, host: host.into(), port: port.unwrap_or(default_port) };
     let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
-    Ok((origin, authority, path, user))
+    Ok((origin, authority, path, credentials))
 }
 
 /// The user and password of an address, as a header's value.
-fn basic(user: &str) -> Result<HeaderValue, String> {
+fn basic_credentials(user: &str) -> Result<HeaderValue, String> {
     let (name, password) = user.split_once(':').unwrap_or((user, ""));
     let [name, password] = [name, password].map(|part| percent_decode_str(part).collect::<Vec<u8>>());
     let encoded = BASE64_STANDARD.encode([&name[..], b":", &password].concat());
@@ -162,7 +166,7 @@ fn basic(user: &str) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-fn read_headers(shared: &Shared, rendered: &Rendered) -> Result<HeaderMap, String> {
+fn read_headers(shared: &Shared, rendered: &RenderedRequest) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::with_capacity(rendered.headers.len() + 6);
     let key = match (&rendered.key, &shared.key_header) {
         (Some(key), Some(header)) => Some((header, HeaderValue::from_str(key.as_str()).map_err(|_| UNREADABLE)?)),

@@ -1,25 +1,25 @@
-//! The driver for HTTP: the only module that knows how calls travel.
+//! The driver for providers that speak HTTP.
 //!
 //! - [`Http`] is the [`Provider`], made of [`Settings`] (`settings`). Each lane has a thread of its own, `calls-<n>`,
 //!   with a small runtime, which makes the queued calls while the lane commits.
-//! - `attempt` makes one attempt: `message` is the request, `answer` reads the answer.
+//! - `attempt` makes one attempt: `message` is the request, `response` reads the response.
 //! - `pool` keeps connections and hands them out in order; `connect` makes them: names, TCP (`socket`), proxies, TLS
-//!   (`secured`).
+//!   (`tls`).
 //!
-//! **What is certain.** An attempt is [`NotSent`](super::call::Answer::NotSent) if it failed before anything of it was
-//! given to a connection (in name lookup, TCP, TLS or a proxy's CONNECT), or if the connection gave it back before
-//! writing any of it. Any later failure without a status is [`Lost`](super::call::Answer::Lost), including a pooled
-//! connection that dies while a request is written. No request that was written is sent again here.
+//! **What is certain.** An attempt is [`NotSent`](super::call::AttemptOutcome::NotSent) if it failed before anything of
+//! it was given to a connection (in name lookup, TCP, TLS or a proxy's CONNECT), or if the connection gave it back
+//! before writing any of it. Any later failure without a status is [`Lost`](super::call::AttemptOutcome::Lost),
+//! including a pooled connection that dies while a request is written. No request that was written is sent again here.
 //!
 //! Nothing awaits between the last check of the key's window and the hand-over to a connection. HTTP/2 could hold a
 //! request back within a connection, until the other side allows another stream; so the driver counts the streams
 //! itself, and opens another connection instead. An attempt that has timed out is not written any further: its stream
 //! or its connection is reset, and the operating system discards what it has not sent.
 //!
-//! **Answers.** A status counts as soon as it arrives, whatever happens to the body: a 2xx whose body was cut off is
+//! **Responses.** A status counts as soon as it arrives, whatever happens to the body: a 2xx whose body was cut off is
 //! done, without a body. A body is read for as long as the attempt may take. It is kept if it has at most
 //! [`Settings::body_bytes_max`] bytes; a longer one is only hashed, up to [`HASHED_MAX`], and beyond that the
-//! connection is dropped. Redirects are not followed: they are answers like any other. There are no cookies, and
+//! connection is dropped. Redirects are not followed: they are responses like any other. There are no cookies, and
 //! nothing is decompressed: no encoding is requested.
 //!
 //! **Failure.** A panic ends the thread: requests that were written are lost, the others are not sent, and the next
@@ -37,15 +37,15 @@ use super::provider::{Calls, Provider};
 use super::thread::{self, Tasks};
 use super::{Error, ErrorKind};
 
-mod answer;
 mod attempt;
 mod clock;
 mod connect;
 mod message;
 mod pool;
-mod secured;
+mod response;
 mod settings;
 mod socket;
+mod tls;
 
 pub use clock::{WallClock, system_clock};
 pub use connect::dial;
@@ -55,9 +55,10 @@ use pool::Pool;
 use settings::Shared;
 
 /// How often idle connections are checked.
-const SWEEP: Duration = Duration::from_secs(1);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How many names are looked up at once, each on a thread.
 const LOOK_UPS_MAX: usize = 4;
+
 /// A provider that speaks HTTP.
 ///
 /// Proxies are taken from the usual environment variables (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`, or in
@@ -76,7 +77,7 @@ impl Http {
         Self::with_clock(settings, system_clock())
     }
 
-    /// The same with another wall clock.
+    /// A provider with these settings and another wall clock.
     ///
     /// # Errors
     /// As [`Http::new`].
@@ -109,6 +110,9 @@ impl Provider for Http {
 async fn make_calls(shared: Arc<Shared>, jobs: mpsc::UnboundedReceiver<Job>, tasks: Tasks) {
     let bounds = (shared.in_flight, shared.rate);
     let pool = Rc::new(Pool::new(shared, tasks.clone()));
-    tasks.start(Rc::clone(&pool).sweep(SWEEP));
-    thread::let_go(jobs, bounds, |job, permit| tasks.start(attempt::make(Rc::clone(&pool), job, permit))).await;
+    tasks.start(Rc::clone(&pool).sweep(SWEEP_INTERVAL));
+    thread::start_in_order(jobs, bounds, |job, permit| {
+        tasks.start(attempt::run_attempt(Rc::clone(&pool), job, permit))
+    })
+    .await;
 }

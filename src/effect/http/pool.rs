@@ -1,9 +1,9 @@
-//! Connections, handed out in the order in which they were requested.
+//! A lane's connections, handed out in the order in which they were requested.
 //!
-//! Requests wait in line, and connections are made for those that wait: for HTTP/1.1 one for each request, for HTTP/2
-//! one for as many requests as the other side allows at once. A connection that becomes free goes to the first in line,
-//! even if it was made for another request. Until it is known which version an origin speaks, only one connection is
-//! made.
+//! Requests wait in a queue, and connections are made for the waiting requests: for HTTP/1.1 one connection for each
+//! request, for HTTP/2 one for as many requests as the other side allows at once. A connection that becomes idle goes
+//! to the first request in the queue, even if it was made for another one. Until the version of HTTP that an origin
+//! speaks is known, only one connection is made.
 //!
 //! **Bounds.** Only requests with a permit wait, so there are at most `in_flight` connections in use, and as many being
 //! made; at most `in_flight` idle ones are kept for each origin, for [`IDLE_MAX`].
@@ -17,255 +17,263 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::connect::{Made, One, Two, connect};
+use super::connect::{Connection, Http1, Http2, connect};
 use super::message::Origin;
 use super::settings::Shared;
 use crate::effect::thread::Tasks;
 
-/// How long an idle connection is kept. Servers close theirs after 5 s or more; a request that crosses with the close
-/// is lost, and without a key it is in doubt.
+/// How long an idle connection is kept. Servers close idle connections after 5 s or more; a request that is sent as the
+/// server closes its connection is lost, and without a key it is in doubt.
 const IDLE_MAX: Duration = Duration::from_secs(4);
 
 /// The connections of a lane.
 pub(super) struct Pool {
     pub shared: Arc<Shared>,
     tasks: Tasks,
-    places: RefCell<HashMap<Origin, Rc<Place>>>,
+    origins: RefCell<HashMap<Origin, Rc<OriginPool>>>,
 }
 
-/// The connections to one origin.
-struct Place {
+/// The connections to one origin, and the requests that wait for one.
+struct OriginPool {
     shared: Arc<Shared>,
     tasks: Tasks,
     origin: Origin,
-    line: RefCell<Line>,
+    queue: RefCell<Queue>,
 }
 
 /// Connections, each with the time when it was last used.
-type Kept<T> = Vec<(T, Instant)>;
+type Timed<T> = Vec<(T, Instant)>;
 
+/// An origin's waiting requests and its connections.
 #[derive(Default)]
-struct Line {
+struct Queue {
     waiting: VecDeque<oneshot::Sender<Result<Lease, String>>>,
-    idle: Kept<One>,
-    two: Kept<Rc<TwoInUse>>,
+    idle: Timed<Http1>,
+    http2: Timed<Rc<SharedHttp2>>,
+    /// How many connections are being made.
     connecting: usize,
     /// Whether the last connection spoke HTTP/1.1.
-    is_one: bool,
+    is_http1: bool,
 }
 
-/// An HTTP/2 connection, with the number of requests on it.
-struct TwoInUse {
-    two: Two,
-    used: std::cell::Cell<usize>,
+/// An HTTP/2 connection, and the number of requests that use it.
+struct SharedHttp2 {
+    connection: Http2,
+    requests: std::cell::Cell<usize>,
 }
 
-/// A connection that one request may use. Dropping it closes an HTTP/1.1 connection if something was sent on it, unless
-/// it can be used again.
+/// A connection that one request may use. Dropping the lease closes an HTTP/1.1 connection that was used, unless it can
+/// be used again.
 pub(super) struct Lease {
-    place: Rc<Place>,
-    way: Option<Way>,
+    origin_pool: Rc<OriginPool>,
+    connection: Option<LeasedConnection>,
     is_used: bool,
 }
 
-enum Way {
-    One(One),
-    Two(Rc<TwoInUse>),
+enum LeasedConnection {
+    Http1(Http1),
+    Http2(Rc<SharedHttp2>),
 }
 
-/// The part of a connection that takes a request.
+/// The sender of a connection.
 pub(super) enum Sender<'a> {
-    One(&'a mut One),
-    Two(h2::client::SendRequest<bytes::Bytes>),
+    Http1(&'a mut Http1),
+    Http2(h2::client::SendRequest<bytes::Bytes>),
 }
 
 impl Pool {
     pub fn new(shared: Arc<Shared>, tasks: Tasks) -> Self {
-        Self { shared, tasks, places: RefCell::default() }
+        Self { shared, tasks, origins: RefCell::default() }
     }
 
-    /// A connection to an origin, when the request's turn has come.
+    /// Waits in the queue for a connection to an origin.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no connection.
     pub async fn lease(&self, origin: &Origin) -> Result<Lease, String> {
-        let turn = {
-            let place = self.place(origin);
-            let (tell, turn) = oneshot::channel();
-            place.line.borrow_mut().waiting.push_back(tell);
-            place.tend();
-            turn
+        let lease = {
+            let origin_pool = self.origin_pool(origin);
+            let (waiter, lease) = oneshot::channel();
+            origin_pool.queue.borrow_mut().waiting.push_back(waiter);
+            origin_pool.serve_waiting();
+            lease
         };
-        turn.await.unwrap_or_else(|_| Err("the thread that makes the calls has ended".to_owned()))
+        lease.await.unwrap_or_else(|_| Err("the thread that makes the calls has ended".to_owned()))
     }
 
-    fn place(&self, origin: &Origin) -> Rc<Place> {
-        let mut places = self.places.borrow_mut();
-        let place = places.entry(origin.clone()).or_insert_with(|| {
-            let line = RefCell::new(Line { is_one: !origin.is_tls, ..Line::default() });
+    fn origin_pool(&self, origin: &Origin) -> Rc<OriginPool> {
+        let mut origins = self.origins.borrow_mut();
+        let origin_pool = origins.entry(origin.clone()).or_insert_with(|| {
+            let queue = RefCell::new(Queue { is_http1: !origin.is_tls, ..Queue::default() });
             let (shared, tasks) = (Arc::clone(&self.shared), self.tasks.clone());
-            Rc::new(Place { shared, tasks, origin: origin.clone(), line })
+            Rc::new(OriginPool { shared, tasks, origin: origin.clone(), queue })
         });
-        Rc::clone(place)
+        Rc::clone(origin_pool)
     }
 
     /// Closes idle connections periodically.
-    pub async fn sweep(self: Rc<Self>, every: Duration) {
+    pub async fn sweep(self: Rc<Self>, interval: Duration) {
         loop {
-            tokio::time::sleep(every).await;
+            tokio::time::sleep(interval).await;
             // Closed connections are dropped outside of the borrow.
             let mut closed = Vec::new();
-            self.places.borrow_mut().retain(|_, place| {
-                let line = &mut *place.line.borrow_mut();
-                closed.push(line.take_old());
-                let is_in_use = Rc::strong_count(place) > 1 || !line.waiting.is_empty();
-                is_in_use || !line.idle.is_empty() || !line.two.is_empty()
+            self.origins.borrow_mut().retain(|_, origin_pool| {
+                let queue = &mut *origin_pool.queue.borrow_mut();
+                closed.push(queue.take_expired());
+                let is_in_use = Rc::strong_count(origin_pool) > 1 || !queue.waiting.is_empty();
+                is_in_use || !queue.idle.is_empty() || !queue.http2.is_empty()
             });
         }
     }
 }
 
-impl Line {
-    fn take_old(&mut self) -> (Kept<One>, Kept<Rc<TwoInUse>>) {
-        let is_old = |since: &Instant| since.elapsed() > IDLE_MAX;
-        let idle = self.idle.extract_if(.., |(one, since)| is_old(since) || one.sender.is_closed()).collect();
-        let two = self.two.extract_if(.., |(two, since)| two.two.is_closed() || two.used.get() == 0 && is_old(since));
-        (idle, two.collect())
+impl Queue {
+    /// Removes idle connections that are closed or have been idle for too long.
+    fn take_expired(&mut self) -> (Timed<Http1>, Timed<Rc<SharedHttp2>>) {
+        let is_expired = |since: &Instant| since.elapsed() > IDLE_MAX;
+        let idle = self.idle.extract_if(.., |(http1, since)| is_expired(since) || http1.sender.is_closed()).collect();
+        let http2 = self.http2.extract_if(.., |(http2, since)| {
+            http2.connection.is_closed() || http2.requests.get() == 0 && is_expired(since)
+        });
+        (idle, http2.collect())
     }
 
-    /// A connection that can take a request at once.
-    fn free(&mut self) -> Option<Way> {
-        let at = self.two.iter().position(|(two, _)| !two.two.is_closed() && two.used.get() < two.two.allowed());
-        if let Some(at) = at {
-            let two = Rc::clone(&self.two[at].0);
-            two.used.set(two.used.get() + 1);
-            return Some(Way::Two(two));
+    /// Takes a connection that can carry a request at once.
+    fn take_free(&mut self) -> Option<LeasedConnection> {
+        let has_room = |http2: &SharedHttp2| {
+            !http2.connection.is_closed() && http2.requests.get() < http2.connection.streams_max()
+        };
+        if let Some((http2, _)) = self.http2.iter().find(|(http2, _)| has_room(http2)) {
+            http2.requests.set(http2.requests.get() + 1);
+            return Some(LeasedConnection::Http2(Rc::clone(http2)));
         }
         // The most recently used one, so that the others can be closed.
-        while let Some((one, since)) = self.idle.pop() {
-            if one.sender.is_ready() && since.elapsed() <= IDLE_MAX {
-                return Some(Way::One(one));
+        while let Some((http1, since)) = self.idle.pop() {
+            if http1.sender.is_ready() && since.elapsed() <= IDLE_MAX {
+                return Some(LeasedConnection::Http1(http1));
             }
         }
         None
     }
 }
 
-impl Place {
-    /// Hands out free connections, and has others made for the requests that still wait.
-    fn tend(self: &Rc<Self>) {
+impl OriginPool {
+    /// Hands out idle connections, and begins to make others for the requests that still wait.
+    fn serve_waiting(self: &Rc<Self>) {
         loop {
-            let (tell, way) = {
-                let line = &mut *self.line.borrow_mut();
-                line.waiting.retain(|tell| !tell.is_closed());
-                if line.waiting.is_empty() {
+            let (waiter, connection) = {
+                let queue = &mut *self.queue.borrow_mut();
+                queue.waiting.retain(|waiter| !waiter.is_closed());
+                if queue.waiting.is_empty() {
                     return;
                 }
-                let Some(way) = line.free() else { break };
-                (line.waiting.pop_front(), way)
+                let Some(connection) = queue.take_free() else { break };
+                (queue.waiting.pop_front(), connection)
             };
-            let lease = Lease { place: Rc::clone(self), way: Some(way), is_used: false };
-            if let Some(tell) = tell {
-                // The request cannot have gone since the check above.
-                drop(tell.send(Ok(lease)));
+            let lease = Lease { origin_pool: Rc::clone(self), connection: Some(connection), is_used: false };
+            if let Some(waiter) = waiter {
+                // The request still waits: nothing has awaited since the check above.
+                drop(waiter.send(Ok(lease)));
             }
         }
-        let line = &mut *self.line.borrow_mut();
-        let wanted = if line.is_one { line.waiting.len() } else { 1 };
-        while line.connecting < wanted {
-            line.connecting += 1;
-            self.tasks.start(Rc::clone(self).make());
+        let queue = &mut *self.queue.borrow_mut();
+        let wanted = if queue.is_http1 { queue.waiting.len() } else { 1 };
+        while queue.connecting < wanted {
+            queue.connecting += 1;
+            self.tasks.start(Rc::clone(self).make_connection());
         }
     }
 
-    /// Makes a connection.
-    async fn make(self: Rc<Self>) {
-        let made = connect(&self.shared, &self.origin).await;
+    /// Makes a connection, and hands it to the waiting requests.
+    async fn make_connection(self: Rc<Self>) {
+        let outcome = connect(&self.shared, &self.origin).await;
         let mut failed = Vec::new();
         {
-            let line = &mut *self.line.borrow_mut();
-            line.connecting -= 1;
-            match made {
-                Ok(Made::One(one)) => {
-                    line.is_one = true;
-                    line.idle.push((one, Instant::now()));
+            let queue = &mut *self.queue.borrow_mut();
+            queue.connecting -= 1;
+            match outcome {
+                Ok(Connection::Http1(http1)) => {
+                    queue.is_http1 = true;
+                    queue.idle.push((http1, Instant::now()));
                 }
-                Ok(Made::Two(two)) => {
-                    line.is_one = false;
-                    line.two.push((Rc::new(TwoInUse { two, used: 0.into() }), Instant::now()));
+                Ok(Connection::Http2(connection)) => {
+                    queue.is_http1 = false;
+                    queue.http2.push((Rc::new(SharedHttp2 { connection, requests: 0.into() }), Instant::now()));
                 }
                 Err(why) => {
-                    // If the connection was made for all that wait, all of them get the error.
-                    let heard = if line.is_one { 1 } else { line.waiting.len() };
-                    failed.extend(line.waiting.drain(..heard.min(line.waiting.len())).map(|tell| (tell, why.clone())));
+                    // If the connection was made for all waiting requests, all of them get the error.
+                    let count = if queue.is_http1 { 1 } else { queue.waiting.len() };
+                    failed.extend(
+                        queue.waiting.drain(..count.min(queue.waiting.len())).map(|waiter| (waiter, why.clone())),
+                    );
                 }
             }
         }
-        for (tell, why) in failed {
-            // A caller that has stopped waiting needs no error.
-            drop(tell.send(Err(why)));
+        for (waiter, why) in failed {
+            // A request that has stopped waiting needs no error.
+            drop(waiter.send(Err(why)));
         }
-        self.tend();
+        self.serve_waiting();
     }
 
-    fn put_back(self: &Rc<Self>, one: One) {
-        let line = &mut *self.line.borrow_mut();
-        if line.idle.len() < self.shared.in_flight {
-            line.idle.push((one, Instant::now()));
+    fn put_back(self: &Rc<Self>, http1: Http1) {
+        let queue = &mut *self.queue.borrow_mut();
+        if queue.idle.len() < self.shared.in_flight {
+            queue.idle.push((http1, Instant::now()));
         }
     }
 }
 
 impl Lease {
-    /// The part of the connection that takes the request.
+    /// The sender of the connection, which is used from now on.
     pub fn sender(&mut self) -> Option<Sender<'_>> {
         self.is_used = true;
-        match self.way.as_mut()? {
-            Way::One(one) => {
-                one.unfinished.set(true);
-                Some(Sender::One(one))
+        match self.connection.as_mut()? {
+            LeasedConnection::Http1(http1) => {
+                http1.unfinished.set(true);
+                Some(Sender::Http1(http1))
             }
-            Way::Two(two) => Some(Sender::Two(two.two.sender())),
+            LeasedConnection::Http2(http2) => Some(Sender::Http2(http2.connection.sender())),
         }
     }
 
-    /// Gives up a connection that does not answer. On an HTTP/2 connection the other requests go on; it takes no new
-    /// ones.
+    /// Retires a connection that does not respond: it gets no further requests. The other requests on an HTTP/2
+    /// connection continue.
     pub fn retire(mut self) {
         self.is_used = true;
-        if let Some(Way::Two(two)) = &self.way {
-            two.two.unfinished.set(true);
-            self.place.line.borrow_mut().two.retain(|(other, _)| !Rc::ptr_eq(other, two));
+        if let Some(LeasedConnection::Http2(http2)) = &self.connection {
+            http2.connection.unfinished.set(true);
+            self.origin_pool.queue.borrow_mut().http2.retain(|(other, _)| !Rc::ptr_eq(other, http2));
         }
     }
 
     /// Records that the request is over, and that the connection is ready for another one.
-    pub fn can_be_used_again(&mut self) {
+    pub fn mark_reusable(&mut self) {
         self.is_used = false;
-        if let Some(Way::One(one)) = &self.way {
-            one.unfinished.set(false);
+        if let Some(LeasedConnection::Http1(http1)) = &self.connection {
+            http1.unfinished.set(false);
         }
     }
 
     /// Whether it is HTTP/1.1.
-    pub fn is_one(&self) -> bool {
-        matches!(self.way, Some(Way::One(_)))
+    pub fn is_http1(&self) -> bool {
+        matches!(self.connection, Some(LeasedConnection::Http1(_)))
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        match self.way.take() {
-            Some(Way::One(one)) if !self.is_used => self.place.put_back(one),
-            Some(Way::One(_)) | None => {}
-            Some(Way::Two(two)) => {
-                two.used.set(two.used.get() - 1);
-                let line = &mut *self.place.line.borrow_mut();
-                if let Some((_, since)) = line.two.iter_mut().find(|(other, _)| Rc::ptr_eq(other, &two)) {
+        match self.connection.take() {
+            Some(LeasedConnection::Http1(http1)) if !self.is_used => self.origin_pool.put_back(http1),
+            Some(LeasedConnection::Http1(_)) | None => {}
+            Some(LeasedConnection::Http2(http2)) => {
+                http2.requests.set(http2.requests.get() - 1);
+                let queue = &mut *self.origin_pool.queue.borrow_mut();
+                if let Some((_, since)) = queue.http2.iter_mut().find(|(other, _)| Rc::ptr_eq(other, &http2)) {
                     *since = Instant::now();
                 }
             }
         }
-        self.place.tend();
+        self.origin_pool.serve_waiting();
     }
 }

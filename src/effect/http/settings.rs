@@ -25,9 +25,9 @@ pub struct Settings {
     pub method: String,
     /// The header that the key is sent in; `None` if the provider honours no keys.
     pub key_header: Option<String>,
-    /// For how long the provider honours a key, checked as a request is written; `None` if it honours no keys.
+    /// For how long the provider honours a key, checked when a request is written; `None` if it honours no keys.
     pub key_window: Option<KeyWindow>,
-    /// How long an attempt may take, from the request's first byte to the answer's last one. Connecting comes before
+    /// How long an attempt may take, from the request's first byte to the response's last one. Connecting comes before
     /// that, and may take just as long, but 5 s at most.
     pub timeout: Duration,
     /// The most requests of a lane that are on the wire at once.
@@ -35,13 +35,13 @@ pub struct Settings {
     /// The most requests of a lane that are written in a second. A burst has at most a tenth of that number, or one
     /// request if that is more.
     pub rate: Option<f64>,
-    /// The most bytes of an answer's body that are kept; `None` if the body is not wanted.
+    /// The most bytes of a response's body that are kept; `None` if the body is not wanted.
     pub body_bytes_max: Option<usize>,
     /// A file of CA certificates, used instead of the system's.
     pub authorities: Option<PathBuf>,
 }
 
-/// The checked settings, and what else all lanes share.
+/// The checked settings, with the proxies, the TLS configuration and the clock that all lanes share.
 pub(super) struct Shared {
     pub method: Method,
     pub key_header: Option<HeaderName>,
@@ -56,7 +56,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Checks the settings and shares them among lanes.
+    /// Checks the settings.
     ///
     /// # Errors
     /// A mistake in the settings.
@@ -86,8 +86,8 @@ impl Shared {
     }
 }
 
-/// Whether only the driver may set this header, because it says where a message goes or where it ends. A request with
-/// a reserved header of its own is not sent.
+/// Whether only the driver may set this header, because it decides where a message goes or where it ends. A request
+/// with a reserved header of its own is not sent.
 pub fn is_reserved_header(name: &str) -> bool {
     const RESERVED: [&str; 12] = [
         "connection",

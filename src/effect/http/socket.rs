@@ -1,8 +1,8 @@
-//! A socket that does not go on sending a request that nobody waits for any more.
+//! A socket that stops sending a request once nobody waits for its response any more.
 //!
-//! When a socket is closed, the operating system goes on sending what it has buffered, for minutes if the other side
-//! does not read. A request whose attempt has ended must not arrive after all, so its connection is reset: unsent bytes
-//! are discarded.
+//! When a socket is closed, the operating system keeps sending the buffered bytes, for minutes if the other side does
+//! not read. A request whose attempt has ended must not arrive later, so its connection is reset: unsent bytes are
+//! discarded.
 
 use std::cell::Cell;
 use std::io::{IoSlice, Result};
@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Whether a connection has a request that the operating system must not go on sending.
+/// Whether a connection has a request that the operating system must not keep sending after the connection is closed.
 #[derive(Clone, Default)]
 pub(super) struct Unfinished(Rc<Cell<bool>>);
 

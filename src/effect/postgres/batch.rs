@@ -1,4 +1,4 @@
-//! What a transaction carries out: the steps of its tasks, their records, and the statements that these call.
+//! The content of a transaction: the steps of its tasks, their records, and the statements that the records call.
 
 use super::inbox::{Round, rounds};
 use super::settings::Shared;
@@ -6,33 +6,34 @@ use super::statement::Prepared;
 use crate::effect::{Effect, Step};
 use crate::words::counted;
 
-/// What a transaction is about.
+/// The content of a transaction.
 pub(super) struct Batch<'a> {
     pub steps: &'a [Step<'a>],
-    /// The steps in the order of their keys.
-    pub order: Vec<usize>,
-    /// The records in their order: the step's number, the effect's number.
+    /// The steps' numbers in the order of their keys.
+    pub steps_by_key: Vec<usize>,
+    /// The records in order, each as the number of its step and the number of its effect within the step.
     pub records: Vec<(usize, usize)>,
     pub statements: &'a [Prepared],
     pub rounds: Vec<Round<'a>>,
-    /// Whether the sink answers for each record.
-    pub answers: bool,
+    /// Whether the sink returns an answer for each record.
+    pub has_answers: bool,
     /// Whether one of the statements has `expect_rows`.
     pub expects_rows: bool,
 }
 
 impl<'a> Batch<'a> {
     pub fn new(steps: &'a [Step<'a>], statements: &'a [Prepared], shared: &Shared) -> Self {
-        let mut order: Vec<usize> = (0..steps.len()).collect();
-        order.sort_by_key(|&step| steps[step].key);
-        let of_step = |(number, step): (usize, &Step<'_>)| (0..step.effects.len()).map(move |effect| (number, effect));
-        let records: Vec<_> = steps.iter().enumerate().flat_map(of_step).collect();
+        let mut steps_by_key: Vec<usize> = (0..steps.len()).collect();
+        steps_by_key.sort_by_key(|&step| steps[step].key);
+        let step_records =
+            |(number, step): (usize, &Step<'_>)| (0..step.effects.len()).map(move |effect| (number, effect));
+        let records: Vec<_> = steps.iter().enumerate().flat_map(step_records).collect();
         let rounds = match shared.settings.inbox {
             Some(_) => rounds(steps.iter().flat_map(|step| step.effects.iter())),
             None => Vec::new(),
         };
         let expects_rows = statements.iter().any(|statement| statement.expect_rows.is_some());
-        Self { steps, order, records, statements, rounds, answers: shared.answers(), expects_rows }
+        Self { steps, steps_by_key, records, statements, rounds, has_answers: shared.has_answers(), expects_rows }
     }
 
     pub fn record(&self, number: usize) -> Effect<'a> {
@@ -40,15 +41,15 @@ impl<'a> Batch<'a> {
         self.steps[step].effects.get(effect)
     }
 
-    /// Why a record cannot be sent at all.
-    pub fn unsendable(&self, number: usize) -> Option<String> {
+    /// The reason why a record cannot be sent at all; `None` if it can.
+    pub fn unsendable_reason(&self, number: usize) -> Option<String> {
         self.record(number).calls().find_map(|call| {
             let number = call.statement() as usize;
             let given = call.parameters().len();
             match self.statements.get(number) {
                 None => Some(format!("there is no statement {}", number + 1)),
-                Some(statement) if statement.parameters != given => {
-                    let has = statement.parameters;
+                Some(statement) if statement.parameter_count != given => {
+                    let has = statement.parameter_count;
                     Some(format!("statement {} has {}, but is given {given}", number + 1, counted(has, "parameter")))
                 }
                 Some(_) => None,

@@ -1,4 +1,4 @@
-//! What an error of PostgreSQL means: who can do something about it, and whether a record is to blame.
+//! Classifies errors of PostgreSQL: what to do about them, and whether a record causes them.
 
 use std::error::Error as _;
 use std::io;
@@ -8,92 +8,94 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use crate::effect::{Error, ErrorKind};
 
-/// What is said where the server's sessions are not the driver's own.
-pub(super) const POOLER: &str = "a connection pooler is in between, which hands out the server's sessions or does not \
-                                 keep their settings, but a lane needs one of its own: name the server itself in the url";
+/// The message for a session that is not the driver's own.
+pub(super) const POOLER_MESSAGE: &str = "a connection pooler is in between, which hands out the server's sessions or \
+                                         does not keep their settings, but a lane needs one of its own: name the \
+                                         server itself in the url";
 
-/// The prefix of a text that ratchet casts to a number so that the statement fails: the server quotes the text in its
+/// The prefix of a message that ratchet's SQL raises by casting it to a number: the server quotes the text in its
 /// error.
-pub(super) const OWN: &str = "ratchet: ";
+pub(super) const OWN_PREFIX: &str = "ratchet: ";
 
-/// What may be a record's fault, or that of the statement: types of extensions say it of a text that they cannot read
-/// (PostGIS, ltree), a subquery or a MERGE that finds two rows, JSON that is nested too deeply.
+/// The SQLSTATEs of errors that either the record or the statement may cause: a text that an extension's type cannot
+/// parse (PostGIS, ltree), a subquery or a MERGE that finds two rows, JSON that is nested too deeply.
 const DOUBTFUL: [&str; 4] = ["XX000", "42601", "21000", "54001"];
 
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    /// It passes by itself.
+pub(super) enum ErrorClass {
+    /// Transient: the same call may succeed later.
     Passing,
-    /// It passes with another connection: this one's statements or server are out of date.
-    Anew,
+    /// Solved by another connection: this one's prepared statements or its server are out of date.
+    Reconnect,
     /// The connection is gone.
     Lost,
-    /// A person has to act.
+    /// Permanent until a person acts.
     Lasting,
-    /// The data is to blame: of a record, where the statement was a record's.
+    /// Caused by the data: if a record called the statement, by the record.
     Data,
-    /// The data may be to blame, or the statement itself: that of a record is, if another record passes there.
+    /// Caused by the data or by the statement itself: by the record, if another record passes the same statement.
     Doubtful,
 }
 
-/// An error, and what to do about it.
+/// An error of the database or of the connection, with its class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
-    pub class: Class,
+    pub class: ErrorClass,
     /// In lower case, without a full stop; may quote a record, never a secret.
     pub message: String,
-    /// Whether the server has said so: what was sent after it has had no effect.
-    pub is_answer: bool,
+    /// Whether the server has reported it: then neither the statement nor those sent after it have had an effect.
+    pub is_from_server: bool,
     /// Whether the server's session has ended with it.
     pub is_fatal: bool,
-    /// The server's own name for it.
+    /// The SQLSTATE, if the server has reported the error.
     pub code: Option<SqlState>,
 }
 
 impl Trouble {
-    /// A person has to act.
+    /// An error that is permanent until a person acts.
     pub fn lasting(message: impl Into<String>) -> Self {
-        Self::new(Class::Lasting, message.into())
+        Self::new(ErrorClass::Lasting, message.into())
     }
 
-    /// It passes.
+    /// A transient error.
     pub fn passing(message: impl Into<String>) -> Self {
-        Self::new(Class::Passing, message.into())
+        Self::new(ErrorClass::Passing, message.into())
     }
 
-    /// The connection cannot be used any more.
+    /// A lost connection.
     pub fn lost(message: impl Into<String>) -> Self {
-        Self::new(Class::Lost, message.into())
+        Self::new(ErrorClass::Lost, message.into())
     }
 
-    /// The record cannot be sent at all.
+    /// An error that the record's data causes.
     pub fn data(message: impl Into<String>) -> Self {
-        Self::new(Class::Data, message.into())
+        Self::new(ErrorClass::Data, message.into())
     }
 
-    fn new(class: Class, message: String) -> Self {
-        Self { class, message, is_answer: false, is_fatal: false, code: None }
+    fn new(class: ErrorClass, message: String) -> Self {
+        Self { class, message, is_from_server: false, is_fatal: false, code: None }
     }
 
-    /// The same with what it happened to before it.
-    pub fn of(mut self, what: &str) -> Self {
-        self.message = format!("{what}: {}", self.message);
+    /// The error with a prefix that says what failed.
+    pub fn with_context(mut self, context: &str) -> Self {
+        self.message = format!("{context}: {}", self.message);
         self
     }
 
-    /// Whether a trigger or a function of the user's has raised it, under a name of its own.
-    pub fn is_users(&self) -> bool {
-        let is_own = |code: &SqlState| !DOUBTFUL.contains(&code.code());
-        self.class == Class::Doubtful && self.code.as_ref().is_some_and(is_own)
+    /// Whether a trigger or a function of the user has raised it with an SQLSTATE that the SQL standard leaves to
+    /// users.
+    pub fn is_user_defined(&self) -> bool {
+        let is_other = |code: &SqlState| !DOUBTFUL.contains(&code.code());
+        self.class == ErrorClass::Doubtful && self.code.as_ref().is_some_and(is_other)
     }
 
-    /// Whether it passes by itself, or with another connection.
+    /// Whether a later attempt, or one on another connection, may succeed.
     pub fn may_pass(&self) -> bool {
-        matches!(self.class, Class::Passing | Class::Anew | Class::Lost)
+        matches!(self.class, ErrorClass::Passing | ErrorClass::Reconnect | ErrorClass::Lost)
     }
 
-    /// As callers of the driver see it.
+    /// The driver's public error.
     pub fn into_error(self) -> Error {
         let kind = if self.may_pass() { ErrorKind::Passing } else { ErrorKind::Lasting };
         Error { kind, message: self.message }
@@ -104,31 +106,31 @@ impl From<Failure> for Trouble {
     fn from(failure: Failure) -> Self {
         if let Some(error) = failure.as_db_error() {
             let code = error.code().code();
-            // Whether the statement was carried out is not known, it says itself.
-            let is_answer = !["40003", "08007"].contains(&code);
-            let class = class(code, error.routine());
-            let mut message = said(error);
-            // Statements have names of their own within a session.
+            // These codes mean that the statement's completion is unknown.
+            let is_from_server = !["40003", "08007"].contains(&code);
+            let class = classify(code, error.routine());
+            let mut message = message_of(error);
+            // duplicate_prepared_statement: names are unique within a session of the driver's own.
             if code == "42P05" {
-                message = format!("{message}: {POOLER}");
+                message = format!("{message}: {POOLER_MESSAGE}");
             }
             let code = Some(error.code().clone());
-            return Self { class, message, is_answer, is_fatal: is_fatal(error), code };
+            return Self { class, message, is_from_server, is_fatal: is_fatal(error), code };
         }
         if failure.is_closed() {
             return Self::lost("the connection was lost");
         }
         let cause = failure.source();
         let message = match &cause {
-            Some(cause) => format!("{failure}: {}", chain(*cause)),
+            Some(cause) => format!("{failure}: {}", with_causes(*cause)),
             None => failure.to_string(),
         };
         let io = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
         let class = match io.map(io::Error::kind) {
-            // What TLS and certificates complain of.
-            Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => Class::Lasting,
-            Some(_) => Class::Lost,
-            None => Class::Lasting,
+            // Errors of TLS and of certificates.
+            Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => ErrorClass::Lasting,
+            Some(_) => ErrorClass::Lost,
+            None => ErrorClass::Lasting,
         };
         Self::new(class, message)
     }
@@ -139,23 +141,23 @@ fn is_fatal(error: &DbError) -> bool {
     matches!(error.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
 }
 
-/// The parameter that an error is about, if it is about the text of one.
-fn parameter(error: &DbError) -> Option<&str> {
+/// The number of the parameter whose text the error is about, if any.
+fn parameter_number(error: &DbError) -> Option<&str> {
     let (_, rest) = error.where_()?.split_once("portal parameter $")?;
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     Some(&rest[..digits])
 }
 
-/// What a statement of ours says by a cast that fails.
-fn own_words(message: &str) -> Option<&str> {
-    let (_, quoted) = message.split_once(": \"").filter(|(_, quoted)| quoted.starts_with(OWN))?;
-    quoted[OWN.len()..].strip_suffix('"')
+/// The message that ratchet's own SQL has raised by a failing cast.
+fn own_message(message: &str) -> Option<&str> {
+    let (_, quoted) = message.split_once(": \"").filter(|(_, quoted)| quoted.starts_with(OWN_PREFIX))?;
+    quoted[OWN_PREFIX.len()..].strip_suffix('"')
 }
 
-/// What PostgreSQL says, on one line.
-fn said(error: &DbError) -> String {
-    let parameter = parameter(error).map(|number| format!("parameter ${number}: ")).unwrap_or_default();
-    let own = own_words(error.message());
+/// The server's message with its detail, its column and its SQLSTATE, on one line.
+fn message_of(error: &DbError) -> String {
+    let parameter = parameter_number(error).map(|number| format!("parameter ${number}: ")).unwrap_or_default();
+    let own = own_message(error.message());
     let mut text = own.unwrap_or(error.message()).to_owned();
     if let Some(detail) = error.detail() {
         text = format!("{text}: {detail}");
@@ -169,7 +171,8 @@ fn said(error: &DbError) -> String {
     format!("{parameter}{} ({})", text.trim_end_matches('.'), error.code().code())
 }
 
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+/// The error's message, followed by those of its causes.
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
@@ -182,29 +185,29 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-/// What an SQLSTATE means. `routine` is the server's function that has raised it.
-pub(super) fn class(code: &str, routine: Option<&str>) -> Class {
+/// The class of an SQLSTATE. `routine` is the server's C function that has raised the error.
+pub(super) fn classify(code: &str, routine: Option<&str>) -> ErrorClass {
     match code {
-        // A cached plan that must not change its result's type: a table was changed.
-        "0A000" if routine == Some("RevalidateCachedQuery") => Class::Anew,
-        // A statement that was prepared and is gone; a server that was demoted.
-        "26000" | "25006" => Class::Anew,
-        // A protocol violation is what poolers answer where they cannot do something.
-        "08P01" => Class::Lasting,
-        "55P03" | "55006" | "57014" | "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04" => Class::Passing,
-        "XX001" | "XX002" => Class::Lasting,
-        // What a policy of row-level security does not let in; a grant that is missing has the same code.
-        "42501" if routine == Some("ExecWithCheckOptions") => Class::Data,
+        // "cached plan must not change result type": a table was altered.
+        "0A000" if routine == Some("RevalidateCachedQuery") => ErrorClass::Reconnect,
+        // A prepared statement that no longer exists; a server that was demoted.
+        "26000" | "25006" => ErrorClass::Reconnect,
+        // Poolers report a protocol violation for requests that they do not support.
+        "08P01" => ErrorClass::Lasting,
+        "55P03" | "55006" | "57014" | "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04" => ErrorClass::Passing,
+        "XX001" | "XX002" => ErrorClass::Lasting,
+        // A row that violates a row-level security policy; a missing grant has the same code.
+        "42501" if routine == Some("ExecWithCheckOptions") => ErrorClass::Data,
         // Raised by a trigger or a function; a view's check option; a value too large for its index.
-        "P0001" | "P0002" | "P0003" | "P0004" | "44000" | "54000" => Class::Data,
-        _ if DOUBTFUL.contains(&code) => Class::Doubtful,
+        "P0001" | "P0002" | "P0003" | "P0004" | "44000" | "54000" => ErrorClass::Data,
+        _ if DOUBTFUL.contains(&code) => ErrorClass::Doubtful,
         _ => match code.get(..2) {
-            Some("08" | "40" | "53" | "58") => Class::Passing,
-            Some("22" | "23") => Class::Data,
-            Some("F0" | "HV" | "P0" | "54" | "55" | "57" | "72" | "XX") => Class::Lasting,
-            // SQL leaves these to its users: a trigger or a function has raised it.
-            _ if code.starts_with(|first: char| matches!(first, '5'..='9' | 'I'..='Z')) => Class::Doubtful,
-            _ => Class::Lasting,
+            Some("08" | "40" | "53" | "58") => ErrorClass::Passing,
+            Some("22" | "23") => ErrorClass::Data,
+            Some("F0" | "HV" | "P0" | "54" | "55" | "57" | "72" | "XX") => ErrorClass::Lasting,
+            // Classes that the SQL standard leaves to implementations and users: a trigger or a function has raised it.
+            _ if code.starts_with(|first: char| matches!(first, '5'..='9' | 'I'..='Z')) => ErrorClass::Doubtful,
+            _ => ErrorClass::Lasting,
         },
     }
 }
@@ -214,43 +217,51 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_class_of_errors_has_its_consequence() {
+    fn sqlstates_have_the_class_of_their_cause() {
         for code in ["40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53100", "53300", "08006", "25P03", "57014"]
         {
-            assert_eq!(class(code, None), Class::Passing, "{code}");
+            assert_eq!(classify(code, None), ErrorClass::Passing, "{code}");
         }
         for code in ["22P02", "22001", "22021", "23502", "23503", "23505", "23514", "P0001", "44000"] {
-            assert_eq!(class(code, None), Class::Data, "{code}");
+            assert_eq!(classify(code, None), ErrorClass::Data, "{code}");
         }
         for code in ["42P01", "42501", "28P01", "3D000", "0A000", "57P04", "08P01", "XX001", "55000", "54011", "P0000"]
         {
-            assert_eq!(class(code, None), Class::Lasting, "{code}");
+            assert_eq!(classify(code, None), ErrorClass::Lasting, "{code}");
         }
         for code in ["XX000", "42601", "21000", "54001", "U0001", "99999", "KX100"] {
-            assert_eq!(class(code, None), Class::Doubtful, "{code}");
+            assert_eq!(classify(code, None), ErrorClass::Doubtful, "{code}");
         }
-        for (code, is_users) in
+        for (code, is_user_defined) in
             [("U0001", true), ("XX000", false), ("21000", false), ("23505", false), ("57P04", false)]
         {
             let code = Some(SqlState::from_code(code));
-            let class = class(code.as_ref().map_or("", SqlState::code), None);
-            assert_eq!(Trouble { class, code: code.clone(), ..Trouble::data("") }.is_users(), is_users, "{code:?}");
+            let class = classify(code.as_ref().map_or("", SqlState::code), None);
+            assert_eq!(
+                Trouble { class, code: code.clone(), ..Trouble::data("") }.is_user_defined(),
+                is_user_defined,
+                "{code:?}"
+            );
         }
         for (code, routine) in [("0A000", Some("RevalidateCachedQuery")), ("26000", None), ("25006", None)] {
-            assert_eq!(class(code, routine), Class::Anew, "{code}");
+            assert_eq!(classify(code, routine), ErrorClass::Reconnect, "{code}");
         }
-        for (routine, expected) in [("ExecWithCheckOptions", Class::Data), ("aclcheck_error", Class::Lasting)] {
-            assert_eq!(class("42501", Some(routine)), expected, "{routine}");
+        for (routine, expected) in [("ExecWithCheckOptions", ErrorClass::Data), ("aclcheck_error", ErrorClass::Lasting)]
+        {
+            assert_eq!(classify("42501", Some(routine)), expected, "{routine}");
         }
     }
 
-    /// Ours are quoted by the server, behind what it says itself; a user's text that begins so is not ours.
+    /// The server quotes ratchet's message behind its own; a user's text with the same prefix elsewhere is not
+    /// ratchet's.
     #[test]
-    fn own_words_are_taken_out_of_what_the_server_says() {
-        let says = |words: &str| format!("invalid input syntax for type integer: \"{words}\"");
-        assert_eq!(own_words(&says("ratchet: no key: {\"a\": \"b\"}")), Some("no key: {\"a\": \"b\"}"));
-        for message in ["ratchet: stop", "no room for ratchet: stop\"", &says("a ratchet: stop"), &says("")] {
-            assert_eq!(own_words(message), None, "{message}");
+    fn own_message_is_extracted_from_the_servers_message() {
+        let server_message = |text: &str| format!("invalid input syntax for type integer: \"{text}\"");
+        assert_eq!(own_message(&server_message("ratchet: no key: {\"a\": \"b\"}")), Some("no key: {\"a\": \"b\"}"));
+        for message in
+            ["ratchet: stop", "no room for ratchet: stop\"", &server_message("a ratchet: stop"), &server_message("")]
+        {
+            assert_eq!(own_message(message), None, "{message}");
         }
     }
 }

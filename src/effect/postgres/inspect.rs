@@ -1,33 +1,33 @@
-//! What `check --online` asks the database: nothing is written, no statement is carried out.
+//! The checks of `check --online` in the database: nothing is written, and the users' statements are not executed.
 
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use super::class::{Class, Trouble};
-use super::pipeline::answered;
-use super::prepare::{self, Grants, State};
+use super::class::{ErrorClass, Trouble};
+use super::pipeline::within_timeout;
 use super::quoting::{constant, quoted};
-use super::server::{self, Greeting};
+use super::server::{self, ServerInfo};
 use super::session::runtime;
 use super::settings::{Settings, Statement};
+use super::sink_tables::{self, Grants, TablesState};
 use super::{Postgres, positions, statement, upsert};
 use crate::effect::{Error, Row, RowKey};
 
-/// A right is missing.
-const RIGHT: SqlState = SqlState::INSUFFICIENT_PRIVILEGE;
-/// A unique index is missing that `on conflict` names.
-const UNIQUE: SqlState = SqlState::INVALID_COLUMN_REFERENCE;
+/// The code of a missing right.
+const MISSING_RIGHT: SqlState = SqlState::INSUFFICIENT_PRIVILEGE;
+/// The code of a missing unique index for the columns of `on conflict`.
+const MISSING_UNIQUE_INDEX: SqlState = SqlState::INVALID_COLUMN_REFERENCE;
 
-/// Something that was found.
+/// A finding of an inspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Whether nothing can be committed because of it; otherwise it is worth knowing.
+    /// Whether it prevents commits; otherwise it is a note.
     pub is_error: bool,
-    /// The statement that it is about, by its number from 0.
+    /// The number of the statement that it is about, from 0.
     pub statement: Option<usize>,
-    /// What was found, in lower case and without a full stop; never holds a secret.
+    /// The message, in lower case and without a full stop; never contains a secret.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub help: Option<String>,
 }
 
@@ -45,19 +45,19 @@ impl Finding {
         self
     }
 
-    fn of(mut self, statement: usize) -> Self {
+    fn for_statement(mut self, statement: usize) -> Self {
         self.statement = Some(statement);
         self
     }
 }
 
-/// Looks whether the database is as these settings need it. Takes some seconds where it cannot be reached.
+/// Checks whether the database meets the needs of these settings. Takes some seconds if it cannot be reached.
 pub fn inspect(settings: &Settings) -> Vec<Finding> {
     inspect_with(settings, &[])
 }
 
-/// The same, and looks whether constants among the parameters can be read. `constants` has the texts of those for each
-/// statement, `None` for what each record says.
+/// Like [`inspect`], and also checks whether constant parameters can be read. `constants` has, for each statement, the
+/// text of each constant parameter, and `None` for a parameter that the records fill.
 pub fn inspect_with(settings: &Settings, constants: &[Vec<Option<String>>]) -> Vec<Finding> {
     let shared = match Postgres::new(settings.clone()) {
         Ok(postgres) => postgres.shared,
@@ -69,39 +69,39 @@ pub fn inspect_with(settings: &Settings, constants: &[Vec<Option<String>>]) -> V
     };
     runtime.block_on(async {
         let mut findings = Vec::new();
-        let looked = async {
+        let inspection = async {
             let (client, _task, _) = match server::connect(&shared.server, &shared.settings.topology).await {
                 Ok(connected) => connected,
                 Err(trouble) => {
-                    findings.push(unreached(trouble));
+                    findings.push(connect_finding(trouble));
                     return Ok(());
                 }
             };
-            answered(look_over(&client, &shared.settings, constants, &mut findings)).await
+            within_timeout(inspect_database(&client, &shared.settings, constants, &mut findings)).await
         };
-        if let Err(trouble) = looked.await {
+        if let Err(trouble) = inspection.await {
             findings.push(Finding::error(trouble.message));
         }
         findings
     })
 }
 
-/// All rows of the topology in ratchet's own table, with whether there is a redo in place of what it holds; none where
-/// that table is not there.
+/// All of the topology's rows in ratchet's own table `position`, with an empty redo in place of each one; no rows if
+/// the table is missing.
 ///
 /// # Errors
-/// The database cannot be reached, or does not let the rows be read: [`inspect`] says so too.
+/// The database cannot be reached, or the rows cannot be read: [`inspect`] reports that, too.
 pub fn rows(settings: &Settings) -> Result<Vec<(RowKey, Row)>, Error> {
     let shared = Postgres::new(settings.clone())?.shared;
     let work = async {
         let (client, _task, _) = server::connect(&shared.server, &shared.settings.topology).await?;
-        answered(async {
-            let Greeting { role, .. } = server::greet(&client).await?;
-            let grants = Grants::of(settings, &role);
-            match prepare::state(&client, &grants).await? {
-                State::Ready => positions::all(&client, &settings.schema, &settings.topology).await,
-                State::Missing(_) => Ok(Vec::new()),
-                State::Foreign(_) => Err(Trouble::lasting("ratchet's own tables are of another release")),
+        within_timeout(async {
+            let ServerInfo { role, .. } = server::check_server(&client).await?;
+            let grants = Grants::for_settings(settings, &role);
+            match sink_tables::read_state(&client, &grants).await? {
+                TablesState::Ready => positions::topology_rows(&client, &settings.schema, &settings.topology).await,
+                TablesState::Missing(_) => Ok(Vec::new()),
+                TablesState::OtherFormat(_) => Err(Trouble::lasting("ratchet's own tables are of another release")),
             }
         })
         .await
@@ -109,8 +109,8 @@ pub fn rows(settings: &Settings) -> Result<Vec<(RowKey, Row)>, Error> {
     runtime().and_then(|runtime| runtime.block_on(work)).map_err(Trouble::into_error)
 }
 
-/// What is said of a database that cannot be connected to.
-fn unreached(trouble: Trouble) -> Finding {
+/// The finding for a database that cannot be connected to.
+fn connect_finding(trouble: Trouble) -> Finding {
     let help = match trouble.code.as_ref().map(SqlState::code) {
         Some("28P01" | "28000") => {
             "see the user and the password in the url; pg_hba.conf on the server says who may come from where"
@@ -119,7 +119,7 @@ fn unreached(trouble: Trouble) -> Finding {
         Some("42501") => "grant connect on the database to this user, or name another one in the url",
         Some("53300" | "57P03") => "the server takes no more connections now: see max_connections, or wait",
         Some(_) => "see what the server says",
-        None if trouble.class == Class::Lost => {
+        None if trouble.class == ErrorClass::Lost => {
             "see that PostgreSQL runs there, that it listens on this address (listen_addresses), and that no firewall is in \
              between"
         }
@@ -128,14 +128,14 @@ fn unreached(trouble: Trouble) -> Finding {
     Finding::error(trouble.message).help(help)
 }
 
-async fn look_over(
+async fn inspect_database(
     client: &Client,
     settings: &Settings,
     constants: &[Vec<Option<String>>],
     findings: &mut Vec<Finding>,
 ) -> Result<(), Trouble> {
-    let Greeting { role, .. } = server::greet(client).await?;
-    let grants = Grants::of(settings, &role);
+    let ServerInfo { role, .. } = server::check_server(client).await?;
+    let grants = Grants::for_settings(settings, &role);
     let row = client.query_one("select current_setting('synchronous_commit'), pg_is_in_recovery()", &[]).await?;
     if row.try_get::<_, &str>(0)? == "off" {
         findings.push(
@@ -150,28 +150,28 @@ async fn look_over(
         );
         return Ok(());
     }
-    own_tables(client, settings, (&grants, &role), findings).await?;
+    inspect_own_tables(client, settings, (&grants, &role), findings).await?;
     let mut missing: Vec<&str> = Vec::new();
     for (number, statement) in settings.statements.iter().enumerate() {
         if statement.table().is_some_and(|table| missing.contains(&table)) {
             continue;
         }
         let constants = constants.get(number).map_or(&[][..], Vec::as_slice);
-        let looked = one_statement(client, (number, statement), settings.has_text_decimals, constants).await;
-        if let (Ok(()), Statement::Upsert { table, columns, .. }) = (&looked, statement) {
+        let result = inspect_statement(client, (number, statement), settings.has_text_decimals, constants).await;
+        if let (Ok(()), Statement::Upsert { table, columns, .. }) = (&result, statement) {
             let table = upsert::Table::find(client, table, settings.has_text_decimals).await?;
             let is_written = |name: &&str| columns.as_ref().is_none_or(|all| all.iter().any(|column| column == name));
             let decimals: Vec<&str> = table.decimals().into_iter().filter(is_written).collect();
-            findings.extend(decimals_are_doubted(&decimals).map(|finding| finding.of(number)));
+            findings.extend(decimals_note(&decimals).map(|finding| finding.for_statement(number)));
         }
-        if let Err(trouble) = looked {
-            // Said once, and not for each of the statements that keep it.
+        if let Err(trouble) = result {
+            // A missing table is reported once, not for each of its statements.
             missing.extend(statement.table().filter(|_| trouble.code == Some(SqlState::UNDEFINED_TABLE)));
-            let finding = Finding::error(trouble.message.clone()).of(number);
-            if trouble.class == Class::Lost {
+            let finding = Finding::error(trouble.message.clone()).for_statement(number);
+            if trouble.class == ErrorClass::Lost {
                 return Err(trouble);
             }
-            findings.push(match help(&trouble, statement) {
+            findings.push(match help_for(&trouble, statement) {
                 Some(help) => finding.help(help),
                 None => finding,
             });
@@ -180,8 +180,8 @@ async fn look_over(
     Ok(())
 }
 
-/// The note about columns of decimals in which not every text is a number.
-fn decimals_are_doubted(columns: &[&str]) -> Option<Finding> {
+/// The note about decimal columns in which a text that may be base64 is refused.
+fn decimals_note(columns: &[&str]) -> Option<Finding> {
     let message = format!(
         "a text for {} is refused where it may be base64, as Debezium's decimal.handling.mode=precise writes numbers",
         columns.join(", ")
@@ -191,16 +191,16 @@ fn decimals_are_doubted(columns: &[&str]) -> Option<Finding> {
     (!columns.is_empty()).then(|| Finding::note(message).help(help))
 }
 
-async fn own_tables(
+async fn inspect_own_tables(
     client: &Client,
     settings: &Settings,
     (grants, role): (&Grants<'_>, &str),
     findings: &mut Vec<Finding>,
 ) -> Result<(), Trouble> {
     let schema = &settings.schema;
-    match prepare::state(client, grants).await {
-        Ok(State::Ready) => rights(client, settings, role, findings).await,
-        Ok(State::Foreign(number)) => {
+    match sink_tables::read_state(client, grants).await {
+        Ok(TablesState::Ready) => inspect_rights(client, settings, role, findings).await,
+        Ok(TablesState::OtherFormat(number)) => {
             findings.push(
                 Finding::error(format!(
                     "ratchet's own tables in schema {schema} have format {number}, of another release"
@@ -209,21 +209,24 @@ async fn own_tables(
             );
             Ok(())
         }
-        Ok(State::Missing(tables)) => {
+        Ok(TablesState::Missing(tables)) => {
             let sql = "select case when exists (select from pg_catalog.pg_namespace where nspname = $1::text) \
                        then has_schema_privilege($1::text, 'create') \
                        else has_database_privilege(current_database(), 'create') end";
-            let may: bool = client.query_one(sql, &[schema]).await?.try_get(0)?;
+            let may_create: bool = client.query_one(sql, &[schema]).await?.try_get(0)?;
             let missing = format!("ratchet's own tables are missing ({}) in schema {schema}", tables.join(", "));
             let ddl = || format!("let somebody who may create them run this:\n{}", grants.ddl());
-            findings.push(match (settings.create, may) {
+            findings.push(match (settings.create, may_create) {
                 (true, true) => Finding::note(format!("{missing}: 'ratchet run' creates them")),
                 (true, false) => Finding::error(format!("{missing}, and this role may not create them")).help(ddl()),
-                (false, _) => Finding::error(format!("{missing}, and ratchet is not to create them")).help(ddl()),
+                (false, _) => {
+                    Finding::error(format!("{missing}, and ratchet may not create them (`tables.create: false`)"))
+                        .help(ddl())
+                }
             });
             Ok(())
         }
-        Err(trouble) if trouble.class == Class::Lasting => {
+        Err(trouble) if trouble.class == ErrorClass::Lasting => {
             findings.push(Finding::error(trouble.message));
             Ok(())
         }
@@ -231,9 +234,14 @@ async fn own_tables(
     }
 }
 
-async fn rights(client: &Client, settings: &Settings, role: &str, findings: &mut Vec<Finding>) -> Result<(), Trouble> {
-    let of_inbox: &[&str] = if settings.inbox.is_some() { &["select", "insert", "update", "delete"] } else { &[] };
-    for (table, rights) in [("position", &["select", "insert", "update"][..]), ("inbox", of_inbox)] {
+async fn inspect_rights(
+    client: &Client,
+    settings: &Settings,
+    role: &str,
+    findings: &mut Vec<Finding>,
+) -> Result<(), Trouble> {
+    let inbox_rights: &[&str] = if settings.inbox.is_some() { &["select", "insert", "update", "delete"] } else { &[] };
+    for (table, rights) in [("position", &["select", "insert", "update"][..]), ("inbox", inbox_rights)] {
         let name = format!("{}.{table}", quoted(&settings.schema));
         for right in rights {
             if client.query_one("select has_table_privilege($1::text, $2::text)", &[&name, right]).await?.try_get(0)? {
@@ -248,8 +256,8 @@ async fn rights(client: &Client, settings: &Settings, role: &str, findings: &mut
     Ok(())
 }
 
-/// Prepares a statement, and has it planned with nulls, which also looks at rights and at the key's unique index.
-async fn one_statement(
+/// Prepares a statement, and plans it with nulls, which also checks rights and the key's unique index.
+async fn inspect_statement(
     client: &Client,
     (number, statement): (usize, &Statement),
     has_text_decimals: bool,
@@ -276,48 +284,49 @@ async fn one_statement(
             return Err(Trouble::lasting(format!("this role may not truncate {}", table.name())));
         }
     };
-    match planned(client, &sql, &vec!["null".to_owned(); parameters]).await? {
-        Err(trouble) if matches!(&trouble.code, Some(code) if *code == RIGHT || *code == UNIQUE) => {
+    match plan(client, &sql, &vec!["null".to_owned(); parameters]).await? {
+        Err(trouble) if [Some(MISSING_RIGHT), Some(MISSING_UNIQUE_INDEX)].contains(&trouble.code) => {
             return Err(trouble);
         }
-        // Others are about the nulls, or about what can be carried out, but not be prepared in SQL.
+        // Other errors are caused by the nulls, or by statements that cannot be prepared in SQL although they can be
+        // executed.
         Err(_) => return Ok(()),
         Ok(()) => {}
     }
     if constants.iter().all(Option::is_none) {
         return Ok(());
     }
-    let value = |at| constants.get(at).and_then(Option::as_deref).map_or_else(|| "null".to_owned(), constant);
-    match planned(client, &sql, &(0..parameters).map(value).collect::<Vec<_>>()).await? {
-        Err(trouble) if trouble.class == Class::Data => Err(trouble.of("a constant of 'with'")),
+    let value = |index| constants.get(index).and_then(Option::as_deref).map_or_else(|| "null".to_owned(), constant);
+    match plan(client, &sql, &(0..parameters).map(value).collect::<Vec<_>>()).await? {
+        Err(trouble) if trouble.class == ErrorClass::Data => Err(trouble.with_context("a constant of 'with'")),
         Ok(()) | Err(_) => Ok(()),
     }
 }
 
-/// Has a statement planned with these values, in SQL. It was prepared before, so it is one, and none that ends the
-/// transaction.
-async fn planned(client: &Client, sql: &str, values: &[String]) -> Result<Result<(), Trouble>, Trouble> {
+/// Plans a statement with these values, by SQL. The statement was prepared before, so it is a single one, and does not
+/// end the transaction.
+async fn plan(client: &Client, sql: &str, values: &[String]) -> Result<Result<(), Trouble>, Trouble> {
     let values = if values.is_empty() { String::new() } else { format!("({})", values.join(", ")) };
-    let planned = client
+    let result = client
         .batch_execute(&format!(
             "begin read only; prepare ratchet_check as {sql}\n; explain execute ratchet_check{values}"
         ))
         .await;
     client.batch_execute("rollback").await?;
-    // It outlives the transaction, if there is one.
+    // A prepared statement outlives its transaction.
     client.batch_execute("deallocate ratchet_check").await.ok();
-    Ok(planned.map_err(Trouble::from))
+    Ok(result.map_err(Trouble::from))
 }
 
-fn help(trouble: &Trouble, statement: &Statement) -> Option<String> {
-    if trouble.code == Some(RIGHT) || trouble.message.starts_with("this role may not") {
+fn help_for(trouble: &Trouble, statement: &Statement) -> Option<String> {
+    if trouble.code == Some(MISSING_RIGHT) || trouble.message.starts_with("this role may not") {
         return Some("grant the right to this role, or use another role in the url".to_owned());
     }
-    if let Some(help) = statement::help(trouble) {
+    if let Some(help) = statement::help_for(trouble) {
         return Some(help.to_owned());
     }
     match statement {
-        Statement::Upsert { table, key, .. } if trouble.code == Some(UNIQUE) => {
+        Statement::Upsert { table, key, .. } if trouble.code == Some(MISSING_UNIQUE_INDEX) => {
             let columns: Vec<_> = key.iter().map(|column| quoted(column)).collect();
             Some(format!("create a unique index on {table} ({})", columns.join(", ")))
         }

@@ -1,21 +1,22 @@
 //! The driver for PostgreSQL: the only module that knows `tokio-postgres`.
 //!
-//! - [`Postgres`] is the [`Sink`], made of [`Settings`]; each lane's session has one connection, made when it is first
-//!   used, and one small runtime, which only runs within a call.
-//! - `transaction` commits a `batch`: its `run` sends the rows' updates, the inbox, the effects, all pipelined, then
-//!   COMMIT. `bundle` makes one statement of many. `rejected` finds the records that the database refuses. `claim` claims
-//!   and reads rows. `positions`, `inbox` and `upsert` are SQL.
-//! - [`steps`] carries out the transactions of handlers' steps; [`requests`] keeps what is remembered of HTTP requests.
-//!   Each has a table of its own (`own_table`).
-//! - `class` says what to do about an SQLSTATE.
+//! - [`Postgres`] is the [`Sink`], made from [`Settings`]. Each lane's session has one connection, opened on first use,
+//!   and one small runtime, which runs only during a call.
+//! - `transaction` commits a `batch`: its `run` sends the rows' updates, the inbox's statements and the effects, all
+//!   pipelined, then COMMIT. `bundle` combines calls into statements over many rows. `rejected` finds the records that
+//!   the database refuses. `claim` claims and reads tasks' rows. `sink_tables` creates the sink's own tables.
+//!   `positions`, `inbox` and `upsert` contain SQL.
+//! - [`steps`] executes the transactions of handlers' steps; [`requests`] stores the responses to HTTP requests. Each
+//!   has a table of its own (`own_table`).
+//! - `class` classifies errors by SQLSTATE.
 //!
 //! **Invariants.** COMMIT is sent only once each row is known to have had its step's mark. It is sent behind a query
-//! that fails where the transaction has failed, so that it is never answered by a silent ROLLBACK. The server's process
-//! is compared at the beginning of each transaction, so that a pooler which hands out another one is noticed before
-//! anything is committed.
+//! that fails if the transaction has failed: a bare COMMIT would then roll back and report success. The process id of
+//! the server's backend is compared at the beginning of each transaction, so that a pooler that switches backends is
+//! noticed before anything is committed.
 //!
-//! **Failure.** A connection that is lost, out of date or in an unknown state is dropped; the next call makes another.
-//! No message holds the url's password: what tokio-postgres says about a url is never passed on.
+//! **Failure.** A connection that is lost, out of date or in an unknown state is dropped; the next call opens a new
+//! one. No message contains the url's password: tokio-postgres's errors about a url are never passed on.
 //!
 //! All parameters are sent as text, so that PostgreSQL's own parser reads them.
 
@@ -33,7 +34,6 @@ mod inspect;
 mod own_table;
 mod pipeline;
 mod positions;
-mod prepare;
 mod quoting;
 mod rejected;
 pub mod requests;
@@ -41,6 +41,7 @@ mod run;
 mod server;
 mod session;
 mod settings;
+mod sink_tables;
 mod statement;
 pub mod steps;
 mod tls;
@@ -50,8 +51,8 @@ mod url;
 mod verb;
 
 pub use inspect::{Finding, inspect, inspect_with, rows};
-pub use prepare::ddl;
 pub use settings::{Inbox, Settings, Statement};
+pub use sink_tables::ddl;
 pub use verb::{VERBS, check_verb as check_sql};
 
 use server::Server;
@@ -84,7 +85,7 @@ impl Sink for Postgres {
     }
 
     fn answers(&self) -> bool {
-        self.shared.answers()
+        self.shared.has_answers()
     }
 
     fn session(&self) -> Box<dyn Session> {
@@ -100,18 +101,18 @@ pub fn check_url(url: &str) -> Result<(), String> {
     url::Target::read(url).map(drop).map_err(|error| error.to_string())
 }
 
-/// The database at a url, where it is and as whom, for messages: never the password.
+/// The database, address and user of a url, for messages; never the password.
 ///
 /// # Errors
 /// What is wrong with the url; never quotes it.
-pub fn shown_url(url: &str) -> Result<String, String> {
-    url::Target::read(url).map(|target| target.shown()).map_err(|error| error.to_string())
+pub fn describe_url(url: &str) -> Result<String, String> {
+    url::Target::read(url).map(|target| target.description()).map_err(|error| error.to_string())
 }
 
-/// Why the server at a url is not authenticated, in words; `None` if it is, or if it is on this machine.
+/// The reason why the server at a url is not authenticated; `None` if it is, or if it is on this machine.
 ///
 /// # Errors
 /// What is wrong with the url; never quotes it.
-pub fn unauthenticated(url: &str) -> Result<Option<String>, String> {
-    url::Target::read(url).map(|target| target.unauthenticated()).map_err(|error| error.to_string())
+pub fn missing_authentication(url: &str) -> Result<Option<String>, String> {
+    url::Target::read(url).map(|target| target.missing_authentication()).map_err(|error| error.to_string())
 }

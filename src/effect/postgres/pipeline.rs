@@ -1,4 +1,5 @@
-//! Many requests under way at once on one connection: each is sent when it is pushed, and answered in that order.
+//! A pipeline of requests on one connection: each is sent when it is pushed, and the responses arrive in the same
+//! order.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -16,24 +17,24 @@ use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement};
 
 use super::class::Trouble;
 
-/// How long the server may work at one request once those before it are answered. Locks are not waited for that long.
-const ANSWER_WAIT: Duration = Duration::from_secs(30);
+/// How long the server may take for one request once the previous ones are answered. Longer than `lock_timeout`.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A parameter.
+/// A parameter of a statement.
 pub(super) enum Value<'a> {
     Null,
-    /// Its text, which the server's own parser reads, whatever the type.
+    /// The value's text, which the server's parser reads, whatever the type.
     Text(&'a str),
-    /// The same, for what is written for the purpose.
-    Written(String),
+    /// The same, owned.
+    Owned(String),
     /// For `bytea`.
     Bytes(&'a [u8]),
     /// For `bytea[]`.
     ByteList(&'a [Option<&'a [u8]>]),
     /// For `text[]`.
     TextList(&'a [String]),
-    /// The same with nulls, of what is borrowed one by one.
-    Texts(Vec<Option<Cow<'a, str>>>),
+    /// For `text[]`, with nulls.
+    NullableTexts(Vec<Option<Cow<'a, str>>>),
     /// For `int[]`.
     Numbers(&'a [i32]),
 }
@@ -49,7 +50,7 @@ impl<'a> Value<'a> {
 }
 
 impl fmt::Debug for Value<'_> {
-    /// Says nothing: parameters are the users' data, and tokio-postgres writes them to logs.
+    /// Omits the content: parameters are the users' data, and tokio-postgres logs them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("…")
     }
@@ -60,11 +61,11 @@ impl ToSql for Value<'_> {
         match self {
             Self::Null => return Ok(IsNull::Yes),
             Self::Text(text) => out.extend_from_slice(text.as_bytes()),
-            Self::Written(text) => out.extend_from_slice(text.as_bytes()),
+            Self::Owned(text) => out.extend_from_slice(text.as_bytes()),
             Self::Bytes(bytes) => out.extend_from_slice(bytes),
             Self::ByteList(list) => return list.to_sql(r#type, out),
             Self::TextList(list) => return list.to_sql(r#type, out),
-            Self::Texts(list) => return list.to_sql(r#type, out),
+            Self::NullableTexts(list) => return list.to_sql(r#type, out),
             Self::Numbers(list) => return list.to_sql(r#type, out),
         }
         Ok(IsNull::No)
@@ -76,8 +77,8 @@ impl ToSql for Value<'_> {
 
     fn encode_format(&self, _: &Type) -> Format {
         match self {
-            Self::Null | Self::Text(_) | Self::Written(_) => Format::Text,
-            Self::Bytes(_) | Self::ByteList(_) | Self::TextList(_) | Self::Texts(_) | Self::Numbers(_) => {
+            Self::Null | Self::Text(_) | Self::Owned(_) => Format::Text,
+            Self::Bytes(_) | Self::ByteList(_) | Self::TextList(_) | Self::NullableTexts(_) | Self::Numbers(_) => {
                 Format::Binary
             }
         }
@@ -86,142 +87,142 @@ impl ToSql for Value<'_> {
     to_sql_checked!();
 }
 
-/// What a request has brought.
+/// The server's response to a request.
 #[derive(Debug, Default)]
-pub(super) struct Answered {
-    /// How many rows were written.
-    pub count: u64,
-    /// The rows that came back.
+pub(super) struct Response {
+    /// The number of written rows, of a statement sent by [`Pipeline::execute`].
+    pub row_count: u64,
+    /// The returned rows, of a statement sent by [`Pipeline::query`].
     pub rows: Vec<Row>,
-    /// The first value of the first row, of a simple query.
-    pub first: Option<String>,
+    /// The first value of the first row, of SQL sent by [`Pipeline::simple`].
+    pub first_value: Option<String>,
 }
 
-type Answer = Result<Answered, tokio_postgres::Error>;
-/// A request that is sent when it is polled first.
-type Request<'a> = Pin<Box<dyn Future<Output = Answer> + 'a>>;
+type ResponseResult = Result<Response, tokio_postgres::Error>;
+/// A request, which is sent by its first poll.
+type Request<'a> = Pin<Box<dyn Future<Output = ResponseResult> + 'a>>;
 
 enum Sent<'a> {
-    Waiting(Request<'a>),
-    /// Also one that could not be sent.
-    Answered(Answer),
+    Pending(Request<'a>),
+    /// Finished, or failed to be sent.
+    Received(ResponseResult),
 }
 
-/// Requests under way, each with what it is.
+/// The pending requests, each with a tag that says what it is.
 pub(super) struct Pipeline<'a, T> {
     client: &'a Client,
     sent: VecDeque<(T, Sent<'a>)>,
-    /// Whether one could not be sent, so that what follows is not to be relied on.
-    pub has_refused: bool,
-    /// Whether the server has been waited for in vain: then nothing more is waited for.
-    is_silent: bool,
+    /// Whether a request could not be sent, so that the requests behind it cannot be relied on.
+    pub has_unsent: bool,
+    /// Whether a response has timed out: then no other response is waited for.
+    has_timed_out: bool,
 }
 
 impl<'a, T> Pipeline<'a, T> {
     pub fn new(client: &'a Client) -> Self {
-        Self { client, sent: VecDeque::new(), has_refused: false, is_silent: false }
+        Self { client, sent: VecDeque::new(), has_unsent: false, has_timed_out: false }
     }
 
-    /// How many are not answered yet.
+    /// The number of pending requests.
     pub fn len(&self) -> usize {
         self.sent.len()
     }
 
-    /// What is waited for next.
+    /// The tag of the oldest pending request.
     pub fn oldest(&self) -> Option<&T> {
-        self.sent.front().map(|(what, _)| what)
+        self.sent.front().map(|(tag, _)| tag)
     }
 
-    /// Sends SQL as it is: several statements, of which those behind one that fails are not carried out.
-    pub fn simple(&mut self, what: T, sql: &'a str) {
+    /// Sends one or more statements as a simple query: those behind one that fails are not executed.
+    pub fn simple(&mut self, tag: T, sql: &'a str) {
         let client = self.client;
         self.push(
-            what,
+            tag,
             Box::pin(async move {
                 let messages = client.simple_query(sql).await?;
-                let first = messages.iter().find_map(|message| match message {
+                let first_value = messages.iter().find_map(|message| match message {
                     SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
                     _ => None,
                 });
-                Ok(Answered { first, ..Answered::default() })
+                Ok(Response { first_value, ..Response::default() })
             }),
         );
     }
 
-    /// Sends a statement whose rows do not matter.
-    pub fn execute<I>(&mut self, what: T, statement: &'a Statement, values: I)
+    /// Sends a statement whose returned rows are ignored.
+    pub fn execute<I>(&mut self, tag: T, statement: &'a Statement, values: I)
     where
         I: IntoIterator<Item = Value<'a>, IntoIter: ExactSizeIterator + 'a>,
     {
         let (client, values) = (self.client, values.into_iter());
         self.push(
-            what,
+            tag,
             Box::pin(async move {
-                let count = client.execute_raw(statement, values).await?;
-                Ok(Answered { count, ..Answered::default() })
+                let row_count = client.execute_raw(statement, values).await?;
+                Ok(Response { row_count, ..Response::default() })
             }),
         );
     }
 
-    /// Sends a statement whose rows matter.
-    pub fn query<I>(&mut self, what: T, statement: &'a Statement, values: I)
+    /// Sends a statement whose returned rows are kept.
+    pub fn query<I>(&mut self, tag: T, statement: &'a Statement, values: I)
     where
         I: IntoIterator<Item = Value<'a>, IntoIter: ExactSizeIterator + 'a>,
     {
         let (client, values) = (self.client, values.into_iter());
         self.push(
-            what,
+            tag,
             Box::pin(async move {
                 let rows = client.query_raw(statement, values).await?.try_collect().await?;
-                Ok(Answered { rows, ..Answered::default() })
+                Ok(Response { rows, ..Response::default() })
             }),
         );
     }
 
-    fn push(&mut self, what: T, mut request: Request<'a>) {
-        // Nobody needs to be woken: the caller polls again.
+    fn push(&mut self, tag: T, mut request: Request<'a>) {
+        // A waker is not needed: `next` polls again.
         let sent = match request.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Pending => Sent::Waiting(request),
-            Poll::Ready(answer) => {
-                self.has_refused |= answer.is_err();
-                Sent::Answered(answer)
+            Poll::Pending => Sent::Pending(request),
+            Poll::Ready(response) => {
+                self.has_unsent |= response.is_err();
+                Sent::Received(response)
             }
         };
-        self.sent.push_back((what, sent));
+        self.sent.push_back((tag, sent));
     }
 
-    /// Waits for the oldest request's answer; `None` if none is under way.
-    pub async fn next(&mut self) -> Option<(T, Result<Answered, Trouble>)> {
-        let (what, sent) = self.sent.pop_front()?;
-        let answer = match sent {
-            Sent::Answered(answer) => answer.map_err(unsent),
-            Sent::Waiting(mut request) => match request.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(answer) => answer.map_err(Trouble::from),
-                Poll::Pending if self.is_silent => Err(silent()),
-                Poll::Pending => match tokio::time::timeout(ANSWER_WAIT, request).await {
-                    Ok(answer) => answer.map_err(Trouble::from),
+    /// Waits for the response to the oldest request; `None` if no request is pending.
+    pub async fn next(&mut self) -> Option<(T, Result<Response, Trouble>)> {
+        let (tag, sent) = self.sent.pop_front()?;
+        let response = match sent {
+            Sent::Received(response) => response.map_err(send_error),
+            Sent::Pending(mut request) => match request.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(response) => response.map_err(Trouble::from),
+                Poll::Pending if self.has_timed_out => Err(timeout_error()),
+                Poll::Pending => match tokio::time::timeout(RESPONSE_TIMEOUT, request).await {
+                    Ok(response) => response.map_err(Trouble::from),
                     Err(_) => {
-                        self.is_silent = true;
-                        Err(silent())
+                        self.has_timed_out = true;
+                        Err(timeout_error())
                     }
                 },
             },
         };
-        Some((what, answer))
+        Some((tag, response))
     }
 }
 
-/// Waits for what several requests in a row bring, as for one.
-pub(super) async fn answered<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    tokio::time::timeout(ANSWER_WAIT, work).await.unwrap_or_else(|_| Err(silent()))
+/// Runs several requests within the time for one.
+pub(super) async fn within_timeout<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    tokio::time::timeout(RESPONSE_TIMEOUT, work).await.unwrap_or_else(|_| Err(timeout_error()))
 }
 
-/// What a request is that the server has not answered.
-fn silent() -> Trouble {
-    Trouble::lost(format!("the server has not answered for {} s", ANSWER_WAIT.as_secs()))
+/// The error of a request whose response has timed out.
+fn timeout_error() -> Trouble {
+    Trouble::lost(format!("the server has not answered for {} s", RESPONSE_TIMEOUT.as_secs()))
 }
 
-/// What a request is that could not be sent: the connection is gone, or its parameters are to blame.
-fn unsent(error: tokio_postgres::Error) -> Trouble {
+/// The error of a request that could not be sent: the connection is gone, or a parameter cannot be encoded.
+fn send_error(error: tokio_postgres::Error) -> Trouble {
     if error.is_closed() { Trouble::from(error) } else { Trouble::data(format!("it cannot be sent: {error}")) }
 }

@@ -1,12 +1,12 @@
-//! How names and texts are written in SQL.
+//! Quotes names and texts for SQL.
 
-/// A name as SQL quotes it.
+/// A name as a quoted SQL identifier.
 pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A text as an SQL constant.
+/// A text as an SQL string constant.
 pub(super) fn constant(text: &str) -> String {
-    // With the escapes of E'', which mean the same whatever the session's settings are.
+    // As E'…', whose escapes do not depend on the session's standard_conforming_strings.
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }

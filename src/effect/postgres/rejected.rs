@@ -1,106 +1,109 @@
-//! Finding the records that the database refuses: all of them, in few round trips.
+//! Finds all records that the database refuses, in few round trips.
 //!
-//! The batch is taken once more in a transaction that is rolled back at its end. Savepoints stand before runs of
-//! records, not before each one. PostgreSQL's answers come in order, so the first error names the record: back to the
-//! last savepoint, that record is left out, and on from there. PostgreSQL does not stop at a
-//! record that `expect_rows` refuses: if a statement has it, each record is awaited.
+//! The batch is executed once more, in a transaction that is rolled back at its end. Savepoints are set before groups
+//! of records, not before each record. PostgreSQL's responses arrive in order, so the first error identifies the
+//! record: the transaction is rolled back to the last savepoint, and continues from there without that record.
+//! PostgreSQL does not stop at a record that `expect_rows` refuses: if a statement has `expect_rows`, each record's
+//! responses are awaited.
 //!
-//! Some errors may be the record's fault or the statement's. Such a record is refused only where another one passes the
-//! same statements in the same transaction.
+//! Some errors may be caused by the record or by the statement. Such a record is rejected only if another one passes
+//! the same statements in the same transaction.
 
 use std::collections::HashSet;
 
 use super::batch::Batch;
-use super::class::Class;
+use super::class::ErrorClass;
 use super::connection::Connection;
-use super::run::{Run, What};
-use crate::effect::{Error, ErrorKind, Failed, Rejected};
+use super::run::{RequestKind, Run};
+use crate::effect::{CommitError, Error, ErrorKind, Rejected};
 
-/// How many records stand between two savepoints: as many are carried out again for each one that is refused. Fewer
-/// where many are refused.
-const RUN_RECORDS_MAX: usize = 64;
-const RUN_RECORDS_MIN: usize = 4;
-/// How many records are sent before their answers are waited for; fewer where many are refused.
+/// The number of records between two savepoints, which are executed again for each refused record. Smaller where many
+/// records are refused.
+const SAVEPOINT_RECORDS_MAX: usize = 64;
+const SAVEPOINT_RECORDS_MIN: usize = 4;
+/// The number of records that are sent before their responses are awaited. Smaller where many records are refused.
 const WINDOW_RECORDS_MAX: usize = 2_048;
 
 const SAVEPOINT: &str = "savepoint ratchet";
 const NEXT_SAVEPOINT: &str = "release savepoint ratchet; savepoint ratchet";
-const BACK: &str = "rollback to savepoint ratchet";
+const ROLLBACK: &str = "rollback to savepoint ratchet";
 
-/// Finds the records that are refused, of a batch of which at least one was, for this reason.
-pub(super) async fn find(connection: &Connection, batch: &Batch<'_>, reason: &str) -> Failed {
+/// Finds the refused records of a batch. At least one was refused before, for this reason.
+pub(super) async fn find(connection: &Connection, batch: &Batch<'_>, reason: &str) -> CommitError {
     let mut run = Run::new(connection, batch);
-    let found = search(&mut run).await;
+    let rejected = search(&mut run).await;
     drop(run);
     connection.roll_back().await;
-    match found {
+    match rejected {
         Err(failed) => failed,
-        Ok(rejected) if rejected.is_empty() => Failed::Held(Error {
+        Ok(rejected) if rejected.is_empty() => CommitError::Held(Error {
             kind: ErrorKind::Passing,
-            message: format!("the database has refused something once, but not a second time: {reason}"),
+            message: format!("the database has refused a record once, but not at the second attempt: {reason}"),
         }),
-        Ok(rejected) => Failed::Rejected(rejected),
+        Ok(rejected) => CommitError::Rejected(rejected),
     }
 }
 
-/// Why a record is refused.
+/// The reason why a record is refused.
 #[derive(Clone)]
 struct Refusal {
     message: String,
-    /// Whether the statement may be to blame as well.
+    /// Whether the cause may also be the statement.
     is_doubtful: bool,
 }
 
-async fn search(run: &mut Run<'_>) -> Result<Vec<Rejected>, Failed> {
+async fn search(run: &mut Run<'_>) -> Result<Vec<Rejected>, CommitError> {
     let count = run.batch.records.len();
-    let unsendable = |record| run.batch.unsendable(record).map(|message| Refusal { message, is_doubtful: false });
-    let mut refused: Vec<Option<Refusal>> = (0..count).map(unsendable).collect();
+    let unsendable =
+        |record| run.batch.unsendable_reason(record).map(|message| Refusal { message, is_doubtful: false });
+    let mut refusals: Vec<Option<Refusal>> = (0..count).map(unsendable).collect();
     run.begin(&[]).await?;
-    run.pipeline.simple(What::Savepoint(0), SAVEPOINT);
+    run.pipeline.simple(RequestKind::Savepoint(0), SAVEPOINT);
     let window_max = if run.batch.expects_rows { 1 } else { WINDOW_RECORDS_MAX };
-    let (mut at, mut window, mut between) = (0, window_max, RUN_RECORDS_MAX);
+    let (mut start, mut window, mut savepoint_interval) = (0, window_max, SAVEPOINT_RECORDS_MAX);
     loop {
-        let end = count.min(at + window);
-        for (record, refusal) in refused.iter().enumerate().take(end).skip(at) {
-            if record > at && (record - at).is_multiple_of(between) {
-                run.pipeline.simple(What::Savepoint(record), NEXT_SAVEPOINT);
+        let end = count.min(start + window);
+        for (record, refusal) in refusals.iter().enumerate().take(end).skip(start) {
+            if record > start && (record - start).is_multiple_of(savepoint_interval) {
+                run.pipeline.simple(RequestKind::Savepoint(record), NEXT_SAVEPOINT);
             }
             if refusal.is_none() {
                 run.send(record);
             }
         }
-        let Err(failed) = run.settle(0).await else {
+        let Err(failed) = run.drain_to(0).await else {
             if end == count {
                 break;
             }
-            run.pipeline.simple(What::Savepoint(end), NEXT_SAVEPOINT);
-            (at, window) = (end, window_max.min(window * 2));
-            between = RUN_RECORDS_MAX.min(between * 2);
+            run.pipeline.simple(RequestKind::Savepoint(end), NEXT_SAVEPOINT);
+            (start, window) = (end, window_max.min(window * 2));
+            savepoint_interval = SAVEPOINT_RECORDS_MAX.min(savepoint_interval * 2);
             continue;
         };
-        let Some((record, trouble)) = run.refused() else { return Err(failed) };
-        let is_doubtful = trouble.class == Class::Doubtful;
-        refused[record] = Some(Refusal { message: trouble.message.clone(), is_doubtful });
+        let Some((record, trouble)) = run.refused_record() else { return Err(failed) };
+        let is_doubtful = trouble.class == ErrorClass::Doubtful;
+        refusals[record] = Some(Refusal { message: trouble.message.clone(), is_doubtful });
         run.trouble = None;
-        at = run.savepoint;
-        between = RUN_RECORDS_MIN.max(between / 2);
-        window = window_max.min(between.max(window / 2));
-        run.pipeline.simple(What::Savepoint(at), BACK);
+        start = run.savepoint_record;
+        savepoint_interval = SAVEPOINT_RECORDS_MIN.max(savepoint_interval / 2);
+        window = window_max.min(savepoint_interval.max(window / 2));
+        run.pipeline.simple(RequestKind::Savepoint(start), ROLLBACK);
     }
-    named(run, &refused)
+    attributable(run, &refusals)
 }
 
-/// Those of the refused records that are to blame. Doubtful ones are where another record has passed all of their
-/// statements; if there are only others, the statement is, and nothing is rejected because of it.
-fn named(run: &Run<'_>, refused: &[Option<Refusal>]) -> Result<Vec<Rejected>, Failed> {
+/// The refused records that cause the refusal themselves. For a doubtful refusal, that is so if other records have
+/// passed all of the record's statements. If no refused record is certainly the cause, the statement may be, and
+/// nothing is rejected.
+fn attributable(run: &Run<'_>, refusals: &[Option<Refusal>]) -> Result<Vec<Rejected>, CommitError> {
     let mut passed = HashSet::new();
-    for (record, refusal) in refused.iter().enumerate() {
+    for (record, refusal) in refusals.iter().enumerate() {
         if refusal.is_none() && run.is_new[record] {
             passed.extend(run.batch.record(record).calls().map(|call| call.statement()));
         }
     }
     let (mut rejected, mut doubtful) = (Vec::new(), None);
-    for (record, refusal) in refused.iter().enumerate() {
+    for (record, refusal) in refusals.iter().enumerate() {
         let Some(Refusal { message, is_doubtful }) = refusal else { continue };
         if *is_doubtful && !run.batch.record(record).calls().all(|call| passed.contains(&call.statement())) {
             doubtful.get_or_insert(message);
@@ -112,9 +115,9 @@ fn named(run: &Run<'_>, refused: &[Option<Refusal>]) -> Result<Vec<Rejected>, Fa
     match doubtful {
         Some(message) if rejected.is_empty() => {
             let message = format!(
-                "{message}; whether the record or the statement is to blame shows when another record passes it"
+                "{message}; whether the record or the statement is the cause is known once another record passes it"
             );
-            Err(Failed::Held(Error { kind: ErrorKind::Lasting, message }))
+            Err(CommitError::Held(Error { kind: ErrorKind::Lasting, message }))
         }
         _ => Ok(rejected),
     }

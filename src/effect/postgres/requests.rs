@@ -1,4 +1,5 @@
-//! What is remembered of HTTP requests, in a table of PostgreSQL: a [`request::Store`](Store) that processes share.
+//! A store of HTTP requests and their responses in a PostgreSQL table: a [`request::Store`](Store) that processes
+//! share.
 //!
 //! ```no_run
 //! use ratchet::effect::postgres::requests::Requests;
@@ -10,22 +11,24 @@
 //! # Ok(idempotency) }
 //! ```
 //!
-//! `request` is a table of ratchet's own, a row for each request. It is read and changed by functions alone, which run with
-//! their owner's rights: a store's role may execute them, and needs no right to the table. Each change has the token in its
-//! condition, so the database itself refuses what is not its holder's. Leases and retention pass on the database's clock.
+//! `request` is a table of ratchet's own, with a row for each request. It is read and changed only by functions, which
+//! run with their owner's rights: a store's role may execute them, and needs no right to the table. Each change has the
+//! token in its condition, so the database itself refuses a change by anyone but the reservation's holder. Leases and
+//! retention are measured by the database's clock.
 //!
-//! **The service's own transaction.** The function `answer_request` remembers an answer within the transaction in which
-//! the service does its work, and raises an error if the reservation is not its any more: so both are there or neither
-//! is, and nothing is done twice. What the layer would remember later changes nothing then.
+//! **The service's own transaction.** The function `answer_request` stores a response within the transaction in which
+//! the service does its work, and raises an error if the service no longer holds the reservation: so the work and the
+//! response are committed together or not at all, and no work is done twice. The layer's own attempt to store the
+//! response afterwards has no effect.
 //!
-//! No statement waits for such a transaction, since others wait behind it: rows that are locked are passed over, and
-//! looked at again where an answer is to be remembered.
+//! No statement waits for such a transaction, since other statements would wait behind it: locked rows are skipped, and
+//! checked again if a response has to be stored.
 //!
-//! Statements are sent one after the other on a few connections without waiting for each other's answers; those of one
-//! request on one connection, so that they come in the order in which they were sent.
+//! Statements are pipelined on a few connections. The statements of one request use the same connection, so that they
+//! are executed in the order in which they were sent.
 //!
-//! **Failure.** A connection that is lost, or whose server takes no writes or has other statements by now, is made anew by
-//! the next call that needs it; if that fails, the calls of some moments fail at once. A standby is refused.
+//! **Failure.** A connection that is lost, or whose server has become a standby or lost its prepared statements, is
+//! replaced by the next call that needs it. If that fails, calls fail at once for a short time. A standby is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,41 +40,41 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, SimpleQueryMessage, Statement};
 
-use super::class::{Class, Trouble};
+use super::class::{ErrorClass, Trouble};
 use super::own_table;
-use super::pipeline::answered;
+use super::pipeline::within_timeout;
 use super::quoting::quoted;
-use super::server::{FAREWELL_WAIT, Server, connect, greet};
-use crate::effect::lazy::{Asked, Lazy};
+use super::server::{CLOSE_TIMEOUT, Server, check_server, connect};
+use crate::effect::lazy::{Exchange, Lazy};
 use crate::request::{Answer, AnswerBody, Error, Found, Held, Kept, OnInDoubt, Reply, Store, Wanted};
 
-mod by_hand;
+mod manual;
 mod sql;
 
-use sql::{For, SEARCH_PATH, ddl, functions, functions_ddl, rights};
+use sql::{Caller, SEARCH_PATH, ddl, functions, functions_ddl, rights};
 
-/// How many connections there are at most.
+/// The maximum number of connections.
 const CONNECTIONS: usize = 4;
-/// How often, and how soon at first, a row is looked at again that is locked where an answer is to be remembered; each
-/// pause is twice as long as the one before. Together more than a second.
-const LOCKED_LOOKS_MAX: usize = 9;
+/// The number of attempts to change a row that is locked, and the first pause between two; each further pause is twice
+/// as long. More than a second in total.
+const LOCKED_ATTEMPTS_MAX: usize = 9;
 const LOCKED_PAUSE: Duration = Duration::from_millis(5);
 
-/// Answers in PostgreSQL.
+/// A store of requests in PostgreSQL.
 pub struct Requests {
-    place: Arc<Place>,
-    connections: [Lazy<Open, Error>; CONNECTIONS],
+    location: Arc<TableLocation>,
+    connections: [Lazy<StoreConnection, Error>; CONNECTIONS],
     next: AtomicUsize,
 }
 
-/// Where the table is.
-struct Place {
+/// The location of the table.
+struct TableLocation {
     server: Server,
     schema: String,
 }
 
 /// A connection with its statements.
-struct Open {
+struct StoreConnection {
     client: Client,
     task: JoinHandle<()>,
     reserve: Statement,
@@ -82,80 +85,80 @@ struct Open {
 }
 
 impl Requests {
-    /// The database at this address: `postgresql://user:password@host/database` or `host=... user=...`; the table
-    /// `request` is in this schema. Connects to nothing yet.
+    /// The store in the database at this address: `postgresql://user:password@host/database` or `host=... user=...`;
+    /// the table `request` is in this schema. Does not connect yet.
     ///
     /// # Errors
     /// What is wrong with the address; never quotes it.
     pub fn new(url: &str, schema: impl Into<String>) -> Result<Self, Error> {
         let server = Server::read(url).map_err(|error| Error::Refused(format!("the database's address: {error}")))?;
-        let place = Arc::new(Place { server, schema: schema.into() });
-        Ok(Self { place, connections: Default::default(), next: AtomicUsize::new(0) })
+        let location = Arc::new(TableLocation { server, schema: schema.into() });
+        Ok(Self { location, connections: Default::default(), next: AtomicUsize::new(0) })
     }
 
-    /// The SQL that creates the table and its functions, for somebody who may.
+    /// The SQL that creates the table and its functions, for a role with the right to create them.
     pub fn ddl(schema: &str) -> String {
         ddl(&quoted(schema))
     }
 
-    /// The connection of a request, made if there is none.
-    async fn of(&self, held: &Held) -> Result<Asked<'_, Open, Error>, Error> {
-        self.open(held.id.0[0].into()).await
+    /// The connection for a request's statements, opened if necessary.
+    async fn connection_for(&self, held: &Held) -> Result<Exchange<'_, StoreConnection, Error>, Error> {
+        self.connection(held.id.0[0].into()).await
     }
 
-    /// One connection after the other, for what is no request's.
-    async fn any(&self) -> Result<Asked<'_, Open, Error>, Error> {
-        self.open(self.next.fetch_add(1, Ordering::Relaxed)).await
+    /// The next connection in turn, for statements that do not belong to a request.
+    async fn next_connection(&self) -> Result<Exchange<'_, StoreConnection, Error>, Error> {
+        self.connection(self.next.fetch_add(1, Ordering::Relaxed)).await
     }
 
-    async fn open(&self, number: usize) -> Result<Asked<'_, Open, Error>, Error> {
+    async fn connection(&self, number: usize) -> Result<Exchange<'_, StoreConnection, Error>, Error> {
         let connect = || {
-            let place = Arc::clone(&self.place);
-            async move { Open::connect(&place).await.map_err(of) }
+            let location = Arc::clone(&self.location);
+            async move { StoreConnection::connect(&location).await.map_err(store_error) }
         };
-        self.connections[number % CONNECTIONS].get(|open| !open.client.is_closed(), connect).await
+        self.connections[number % CONNECTIONS].get(|connection| !connection.client.is_closed(), connect).await
     }
 }
 
-/// What was said over a connection, and whether that one is of use after it.
-fn said<T>(open: Asked<'_, Open, Error>, said: Result<T, Trouble>) -> Result<T, Error> {
-    let trouble = match said {
-        Ok(said) => {
-            open.answered();
-            return Ok(said);
+/// Reports to the connection whether it can be used again, and returns the call's result.
+fn finish_call<T>(connection: Exchange<'_, StoreConnection, Error>, result: Result<T, Trouble>) -> Result<T, Error> {
+    let trouble = match result {
+        Ok(value) => {
+            connection.answered();
+            return Ok(value);
         }
         Err(trouble) => trouble,
     };
-    let is_broken = trouble.is_fatal || matches!(trouble.class, Class::Anew | Class::Lost);
-    let error = of(trouble);
+    let is_broken = trouble.is_fatal || matches!(trouble.class, ErrorClass::Reconnect | ErrorClass::Lost);
+    let error = store_error(trouble);
     if is_broken {
-        open.broken(&error)
+        connection.broken(&error)
     } else {
-        open.answered()
+        connection.answered()
     }
     Err(error)
 }
 
-/// As the layer sees it.
-fn of(trouble: Trouble) -> Error {
+/// The store's error.
+fn store_error(trouble: Trouble) -> Error {
     match trouble.class {
         _ if trouble.code == Some(SqlState::DISK_FULL) => Error::Full(trouble.message),
-        Class::Passing | Class::Anew | Class::Lost => Error::Unavailable(trouble.message),
-        Class::Lasting | Class::Data | Class::Doubtful => Error::Refused(trouble.message),
+        ErrorClass::Passing | ErrorClass::Reconnect | ErrorClass::Lost => Error::Unavailable(trouble.message),
+        ErrorClass::Lasting | ErrorClass::Data | ErrorClass::Doubtful => Error::Refused(trouble.message),
     }
 }
 
-impl Open {
-    async fn connect(place: &Place) -> Result<Self, Trouble> {
-        let Place { server, schema } = place;
+impl StoreConnection {
+    async fn connect(location: &TableLocation) -> Result<Self, Trouble> {
+        let TableLocation { server, schema } = location;
         let (client, task, _) = connect(server, "requests").await?;
-        let prepared = answered(async {
-            greet(&client).await?;
-            check_writable(&client).await.map_err(|trouble| trouble.of(&server.shown()))?;
+        let prepared = within_timeout(async {
+            check_server(&client).await?;
+            check_writable(&client).await.map_err(|trouble| trouble.with_context(&server.description()))?;
             let quoted = quoted(schema);
             own_table::ensure(&client, schema, "request", (&ddl(&quoted), &rights(&quoted))).await?;
             renew_functions(&client, schema).await?;
-            let mut all = Vec::with_capacity(5);
+            let mut prepared = Vec::with_capacity(5);
             for call in [
                 "outcome, remembered from {}.reserve_request($1, $2, $3, $4, $5, $6)",
                 "{}.extend_request($1, $2, $3)",
@@ -163,9 +166,9 @@ impl Open {
                 "{}.release_request($1, $2)",
                 "{}.tidy_requests()",
             ] {
-                all.push(client.prepare(&format!("select {}", call.replace("{}", &quoted))).await?);
+                prepared.push(client.prepare(&format!("select {}", call.replace("{}", &quoted))).await?);
             }
-            Ok(all)
+            Ok(prepared)
         });
         let Ok([reserve, extend, complete, release, tidy]) = <[Statement; 5]>::try_from(prepared.await?) else {
             return Err(Trouble::lasting("a statement was not prepared"));
@@ -173,16 +176,16 @@ impl Open {
         Ok(Self { client, task, reserve, extend, complete, release, tidy })
     }
 
-    /// Reserves, or says why not.
+    /// Reserves a request, or returns its state.
     async fn reserve(&self, wanted: &Wanted) -> Result<Found, Trouble> {
         let Wanted { held, fingerprint, on_in_doubt, .. } = wanted;
-        let (lease, until) = (wanted.lease.as_secs_f64(), wanted.retention.max(wanted.lease).as_secs_f64());
+        let (lease, retention) = (wanted.lease.as_secs_f64(), wanted.retention.max(wanted.lease).as_secs_f64());
         let parameters: [&(dyn ToSql + Sync); 6] = [
             &&held.id.0[..],
             &&held.token.0[..],
             &&fingerprint.0[..],
             &lease,
-            &until,
+            &retention,
             &(*on_in_doubt == OnInDoubt::Refuse),
         ];
         let row = self.client.query_one(&self.reserve, &parameters).await?;
@@ -196,7 +199,7 @@ impl Open {
             "in_progress" => Found::InProgress,
             "in_doubt" => Found::InDoubt,
             "other" => Found::Other,
-            other => return Err(said_something_else(other)),
+            other => return Err(unexpected_outcome(other)),
         })
     }
 
@@ -206,14 +209,15 @@ impl Open {
         Ok(if is_kept { Kept::Yes } else { Kept::Fenced })
     }
 
-    /// Remembers an answer: it must not be lost because the service's transaction still has the row.
+    /// Stores a response. Tries again while the service's transaction has locked the row, so that the response is not
+    /// lost.
     async fn complete(&self, held: &Held, answer: &Answer, retention: Duration) -> Result<Kept, Trouble> {
         let (bytes, is_whole) = (answer.encode(), answer.body != AnswerBody::CutOff);
         let parameters: [&(dyn ToSql + Sync); 5] =
             [&&held.id.0[..], &&held.token.0[..], &bytes, &is_whole, &retention.as_secs_f64()];
         let mut pause = LOCKED_PAUSE;
-        for look in 0..LOCKED_LOOKS_MAX {
-            if look > 0 {
+        for attempt in 0..LOCKED_ATTEMPTS_MAX {
+            if attempt > 0 {
                 tokio::time::sleep(pause).await;
                 pause *= 2;
             }
@@ -221,9 +225,9 @@ impl Open {
             return Ok(match row.try_get(0)? {
                 "kept" => Kept::Yes,
                 "fenced" => Kept::Fenced,
-                // It should have been changed.
+                // The row should have been changed: try again.
                 "locked" => continue,
-                other => return Err(said_something_else(other)),
+                other => return Err(unexpected_outcome(other)),
             });
         }
         Err(Trouble::passing("the request's row is locked: the service has not committed yet"))
@@ -241,32 +245,36 @@ impl Open {
     }
 }
 
-fn said_something_else(word: &str) -> Trouble {
-    Trouble::lasting(format!("a function of the table `request` says `{word}`: a later release has replaced it"))
+/// The error for an outcome that this release does not know.
+fn unexpected_outcome(outcome: &str) -> Trouble {
+    Trouble::lasting(format!(
+        "a function of the table `request` has returned an unknown outcome, `{outcome}`: run the release that has \
+         created it"
+    ))
 }
 
-impl Drop for Open {
-    /// What is still to be sent is sent; a server that does not listen is not waited for.
+impl Drop for StoreConnection {
+    /// Gives the task some time to send what is pending, and then ends it.
     fn drop(&mut self) {
         let task = self.task.abort_handle();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                tokio::time::sleep(FAREWELL_WAIT).await;
+                tokio::time::sleep(CLOSE_TIMEOUT).await;
                 task.abort();
             });
         }
     }
 }
 
-/// Refuses a standby, which would take no reservation.
+/// Refuses a standby, which would accept no reservation.
 async fn check_writable(client: &Client) -> Result<(), Trouble> {
-    let said = client.simple_query("select pg_is_in_recovery()").await?;
+    let messages = client.simple_query("select pg_is_in_recovery()").await?;
     let is_standby =
-        said.iter().any(|message| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("t")));
+        messages.iter().any(|message| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("t")));
     if is_standby {
         let message = "it is a standby, which takes no writes: name the primary in the url, or several hosts and \
                        target_session_attrs=read-write";
-        return Err(Trouble { class: Class::Anew, ..Trouble::passing(message) });
+        return Err(Trouble { class: ErrorClass::Reconnect, ..Trouble::passing(message) });
     }
     Ok(())
 }
@@ -274,95 +282,98 @@ async fn check_writable(client: &Client) -> Result<(), Trouble> {
 impl Store for Requests {
     fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found> {
         Box::pin(async {
-            let open = self.of(&wanted.held).await?;
-            let found = open.reserve(wanted).await;
-            said(open, found)
+            let connection = self.connection_for(&wanted.held).await?;
+            let found = connection.reserve(wanted).await;
+            finish_call(connection, found)
         })
     }
 
     fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
         Box::pin(async move {
-            let open = self.of(&held).await?;
-            let kept = open.extend(&held, lease).await;
-            said(open, kept)
+            let connection = self.connection_for(&held).await?;
+            let kept = connection.extend(&held, lease).await;
+            finish_call(connection, kept)
         })
     }
 
     fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
         Box::pin(async move {
-            let open = self.of(&held).await?;
-            let kept = open.complete(&held, answer, retention).await;
-            said(open, kept)
+            let connection = self.connection_for(&held).await?;
+            let kept = connection.complete(&held, answer, retention).await;
+            finish_call(connection, kept)
         })
     }
 
     fn release(&self, held: Held) -> Reply<'_, Kept> {
         Box::pin(async move {
-            let open = self.of(&held).await?;
-            let kept = open.release(&held).await;
-            said(open, kept)
+            let connection = self.connection_for(&held).await?;
+            let kept = connection.release(&held).await;
+            finish_call(connection, kept)
         })
     }
 
     fn tidy(&self) -> Reply<'_, usize> {
         Box::pin(async {
-            let open = self.any().await?;
-            let removed = open.tidy().await;
-            said(open, removed)
+            let connection = self.next_connection().await?;
+            let removed = connection.tidy().await;
+            finish_call(connection, removed)
         })
     }
 
     fn check(&self) -> Reply<'_, ()> {
         Box::pin(async {
-            let open = self.any().await?;
-            let checked = check_writable(&open.client).await;
-            said(open, checked)
+            let connection = self.next_connection().await?;
+            let checked = check_writable(&connection.client).await;
+            finish_call(connection, checked)
         })
     }
 }
 
-/// Creates the functions that are missing, and replaces those of another release. One who may not is told what to run.
+/// Creates missing functions, and replaces those of another release. If this role may not do that, the SQL is logged,
+/// or is part of the error.
 ///
 /// # Errors
-/// The store's own functions are not there, or this role may not execute them.
+/// Functions that the store needs are missing, or this role may not execute them.
 async fn renew_functions(client: &Client, schema: &str) -> Result<(), Trouble> {
     let quoted = quoted(schema);
     let path = format!("search_path={SEARCH_PATH}");
-    let look = "select f.name is not null, coalesce(p.prosrc = $2 and p.prosecdef and $3 = any (p.proconfig) \
-                and not has_function_privilege('public', p.oid, 'execute'), false), \
-                coalesce(has_function_privilege(p.oid, 'execute'), false) \
-                from (select to_regprocedure($1) as name) f left join pg_catalog.pg_proc p on p.oid = f.name";
-    let look = client.prepare(look).await?;
+    let sql = "select f.name is not null, coalesce(p.prosrc = $2 and p.prosecdef and $3 = any (p.proconfig) \
+               and not has_function_privilege('public', p.oid, 'execute'), false), \
+               coalesce(has_function_privilege(p.oid, 'execute'), false) \
+               from (select to_regprocedure($1) as name) f left join pg_catalog.pg_proc p on p.oid = f.name";
+    let statement = client.prepare(sql).await?;
     let (mut is_current, mut is_usable, mut failure) = (true, true, None);
-    for is_renewed in [false, true] {
+    for is_retry in [false, true] {
         (is_current, is_usable) = (true, true);
         for function in functions(&quoted) {
-            let row = client.query_one(&look, &[&function.name, &function.body, &path]).await?;
-            let (is_there, is_this, is_allowed): (bool, bool, bool) =
-                (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            is_current &= is_this;
-            is_usable &= is_there && is_allowed || function.of != For::Store;
+            let row = client.query_one(&statement, &[&function.name, &function.body, &path]).await?;
+            let (exists, is_same, is_allowed): (bool, bool, bool) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            is_current &= is_same;
+            is_usable &= exists && is_allowed || function.caller != Caller::Store;
         }
-        if is_current || is_renewed {
+        if is_current || is_retry {
             break;
         }
-        // After a failure too: another one may have made them meanwhile.
+        // Checked again even after a failure: another process may have replaced the functions in the meantime.
         failure = own_table::replace(client, schema, &functions_ddl(&quoted)).await.err();
     }
-    let why = failure.as_ref().map_or_else(String::new, |trouble| format!(" ({})", trouble.message));
+    let reason = failure.as_ref().map_or_else(String::new, |trouble| format!(" ({})", trouble.message));
     let sql = format!("begin;\n{};\ncommit;\n{}", functions_ddl(&quoted), rights(&quoted));
-    let run = "have the table's owner run this, with this role's name in place of ROLE";
+    let instruction = "have the table's owner run this, with this role's name in place of ROLE";
     if !is_usable {
         if let Some(trouble) = failure.filter(Trouble::may_pass) {
             return Err(trouble);
         }
         let message = format!(
-            "functions of the table {quoted}.request are missing, or this role may not execute them{why}; {run}:\n{sql}"
+            "functions of the table {quoted}.request are missing, or this role may not execute them{reason}; \
+             {instruction}:\n{sql}"
         );
         return Err(Trouble::lasting(message));
     }
     if !is_current {
-        tracing::warn!("the functions of the table {quoted}.request are not this release's{why}; {run}:\n{sql}");
+        tracing::warn!(
+            "the functions of the table {quoted}.request are not this release's{reason}; {instruction}:\n{sql}"
+        );
     }
     Ok(())
 }

@@ -1,15 +1,15 @@
-//! A transaction under way: what was sent of it, and what has come back.
+//! An open transaction: sends its requests, and processes their responses.
 
 use super::batch::Batch;
 use super::bundle::{Bundle, Piece};
-use super::class::{Class, Trouble};
+use super::class::{ErrorClass, Trouble};
 use super::connection::{BEGIN, Connection};
-use super::pipeline::{Answered, Pipeline, Value};
-use crate::effect::{Answer, Call, Failed};
+use super::pipeline::{Pipeline, Response, Value};
+use crate::effect::{Answer, Call, CommitError};
 
-/// What a request is.
+/// The kind of a request in a transaction's pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum RequestKind {
     Begin,
     /// The update of a step's row.
     Row(usize),
@@ -17,7 +17,7 @@ pub(super) enum What {
     Round(usize),
     /// A savepoint before the record with this number.
     Savepoint(usize),
-    /// A statement of the record with this number, by the statement's own.
+    /// A call of the record with this number, to the statement with this number.
     Record(usize, u32),
     /// A bundle of calls of the statement with this number.
     Bundle(usize),
@@ -26,21 +26,21 @@ pub(super) enum What {
     Commit,
 }
 
-/// A transaction that is under way.
+/// An open transaction.
 pub(super) struct Run<'a> {
     pub connection: &'a Connection,
     pub batch: &'a Batch<'a>,
-    pub pipeline: Pipeline<'a, What>,
-    /// The steps whose rows are not as their marks say.
+    pub pipeline: Pipeline<'a, RequestKind>,
+    /// The numbers of the steps whose rows do not have the expected marks.
     fenced: Vec<usize>,
-    /// Whether the inbox has not had the record before.
+    /// For each record, whether it is new to the inbox; `true` without an inbox.
     pub is_new: Vec<bool>,
-    /// The rows that came back for each record.
+    /// For each record, the rows that its statements have returned; empty if the sink returns no answers.
     rows: Vec<Vec<String>>,
-    /// The record before which the last savepoint stands.
-    pub savepoint: usize,
-    /// The first thing that went wrong.
-    pub trouble: Option<(What, Trouble)>,
+    /// The number of the record before which the last savepoint was set.
+    pub savepoint_record: usize,
+    /// The first error, and the request that failed.
+    pub trouble: Option<(RequestKind, Trouble)>,
 }
 
 impl<'a> Run<'a> {
@@ -52,63 +52,67 @@ impl<'a> Run<'a> {
             pipeline: connection.pipeline(),
             fenced: Vec::new(),
             is_new: vec![batch.rounds.is_empty(); count],
-            rows: vec![Vec::new(); if batch.answers { count } else { 0 }],
-            savepoint: 0,
+            rows: vec![Vec::new(); if batch.has_answers { count } else { 0 }],
+            savepoint_record: 0,
             trouble: None,
         }
     }
 
-    /// Begins, updates the rows, and asks the inbox, whose answer is waited for.
-    pub async fn begin(&mut self, redos: &'a [Vec<u8>]) -> Result<(), Failed> {
-        self.pipeline.simple(What::Begin, BEGIN);
-        for &number in &self.batch.order {
+    /// Begins the transaction, updates the steps' rows, and writes to the inbox. Waits only for the inbox's responses.
+    pub async fn begin(&mut self, redos: &'a [Vec<u8>]) -> Result<(), CommitError> {
+        self.pipeline.simple(RequestKind::Begin, BEGIN);
+        for &number in &self.batch.steps_by_key {
             let redo = redos.get(number).map(Vec::as_slice);
             let (statement, values) = self.connection.rows.update(&self.batch.steps[number], redo);
-            self.pipeline.execute(What::Row(number), statement, values);
+            self.pipeline.execute(RequestKind::Row(number), statement, values);
         }
         if let Some(inbox) = &self.connection.inbox {
             for (number, round) in self.batch.rounds.iter().enumerate() {
                 let (statement, values) = inbox.round(round);
-                self.pipeline.query(What::Round(number), statement, values);
+                self.pipeline.query(RequestKind::Round(number), statement, values);
             }
-            self.settle(0).await?;
+            self.drain_to(0).await?;
         }
         Ok(())
     }
 
-    /// Sends what a record causes, unless the inbox has it.
+    /// Sends a record's calls, unless the inbox has recognised the record.
     pub fn send(&mut self, number: usize) {
         if !self.is_new[number] {
             return;
         }
         for call in self.batch.record(number).calls() {
-            self.send_one(number, call);
+            self.send_call(number, call);
         }
     }
 
-    /// Sends a call of a record.
-    fn send_one(&mut self, number: usize, call: Call<'a>) {
+    /// Sends one of a record's calls.
+    fn send_call(&mut self, number: usize, call: Call<'a>) {
         let Some(statement) = self.batch.statements.get(call.statement() as usize) else { return };
         let texts = statement.takes_texts.then(|| call.texts());
         let values: Vec<_> = call.parameters().chain(texts).map(Value::text).collect();
         if statement.returns {
-            self.pipeline.query(What::Record(number, call.statement()), &statement.sql, values);
+            self.pipeline.query(RequestKind::Record(number, call.statement()), &statement.sql, values);
         } else {
-            self.pipeline.execute(What::Record(number, call.statement()), &statement.sql, values);
+            self.pipeline.execute(RequestKind::Record(number, call.statement()), &statement.sql, values);
         }
     }
 
-    /// Sends a piece, without the records that the inbox has. Says how many there were.
+    /// Sends a piece, without the records that the inbox has recognised. Returns the number of calls sent.
     pub fn send_piece(&mut self, piece: &Piece<'a>) -> usize {
         match piece {
-            Piece::One(record, call) if self.is_new[*record] => self.send_one(*record, *call),
-            Piece::One(..) => return 0,
-            Piece::Bundle(Bundle { statement, way, rows }) => {
-                let new = rows.iter().filter(|(record, _)| self.is_new[*record]);
-                let new: Vec<_> = new.map(|(_, row)| *row).collect();
-                let count = new.len();
+            Piece::Single(record, call) if self.is_new[*record] => self.send_call(*record, *call),
+            Piece::Single(..) => return 0,
+            Piece::Bundle(Bundle { statement, bulk_statement, rows }) => {
+                let new_rows = rows.iter().filter(|(record, _)| self.is_new[*record]);
+                let new_rows: Vec<_> = new_rows.map(|(_, row)| *row).collect();
+                let count = new_rows.len();
                 if count > 0 {
-                    self.pipeline.execute(What::Bundle(*statement), &way.sql, way.values(new.into_iter()));
+                    self.pipeline.execute(
+                        RequestKind::Bundle(*statement),
+                        &bulk_statement.sql,
+                        bulk_statement.values(new_rows.into_iter()),
+                    );
                 }
                 return count;
             }
@@ -116,51 +120,54 @@ impl<'a> Run<'a> {
         1
     }
 
-    /// Waits until at most so many requests are under way, or something went wrong.
-    pub async fn settle(&mut self, left: usize) -> Result<(), Failed> {
-        while self.trouble.is_none() && self.pipeline.len() > left {
-            self.absorb().await;
+    /// Waits until at most `max_pending` requests are pending. Fails if a request has failed, or, once none is pending,
+    /// if a step was fenced.
+    pub async fn drain_to(&mut self, max_pending: usize) -> Result<(), CommitError> {
+        while self.trouble.is_none() && self.pipeline.len() > max_pending {
+            self.receive().await;
         }
         if self.trouble.is_some() {
-            // What follows an error fails because of it. The fence is known then: the rows' updates went first.
+            // The requests after an error fail because of it. The rows' updates went first, so fenced steps are known
+            // by then.
             while self.pipeline.len() > 0 {
-                self.absorb().await;
+                self.receive().await;
             }
-            return Err(self.stopped());
+            return Err(self.failure());
         }
-        if left == 0 && !self.fenced.is_empty() { Err(self.stopped()) } else { Ok(()) }
+        if max_pending == 0 && !self.fenced.is_empty() { Err(self.failure()) } else { Ok(()) }
     }
 
-    /// Waits until the rows' updates are known to have found their rows.
-    pub async fn settle_rows(&mut self) -> Result<(), Failed> {
-        // They were sent first: what is under way beyond them are records.
-        while self.pipeline.oldest().is_some_and(|what| matches!(what, What::Begin | What::Row(_))) {
-            self.absorb().await;
+    /// Waits for the responses to the rows' updates.
+    pub async fn await_row_updates(&mut self) -> Result<(), CommitError> {
+        // They were sent first: all other pending requests are records' calls.
+        while self.pipeline.oldest().is_some_and(|kind| matches!(kind, RequestKind::Begin | RequestKind::Row(_))) {
+            self.receive().await;
         }
-        if self.trouble.is_some() || !self.fenced.is_empty() || self.pipeline.has_refused {
-            self.settle(0).await?;
+        if self.trouble.is_some() || !self.fenced.is_empty() || self.pipeline.has_unsent {
+            self.drain_to(0).await?;
         }
         Ok(())
     }
 
-    async fn absorb(&mut self) {
-        let Some((what, answered)) = self.pipeline.next().await else { return };
-        let taken = answered.and_then(|answered| self.take(what, answered));
-        if let Err(trouble) = taken
+    /// Waits for the oldest request's response, and applies it.
+    async fn receive(&mut self) {
+        let Some((kind, response)) = self.pipeline.next().await else { return };
+        let applied = response.and_then(|response| self.apply(kind, response));
+        if let Err(trouble) = applied
             && self.trouble.is_none()
         {
-            let trouble = self.connection.explained(trouble);
-            self.trouble = Some((what, self.named(what, trouble)));
+            let trouble = self.connection.with_end_reason(trouble);
+            self.trouble = Some((kind, self.with_statement_name(kind, trouble)));
         }
     }
 
-    /// What the server says of a statement, with the statement before it.
-    fn named(&self, what: What, trouble: Trouble) -> Trouble {
-        match what {
-            What::Record(_, number) if trouble.is_answer && !trouble.is_fatal => {
+    /// Prefixes an error that the server has reported for a record's call with the statement's name.
+    fn with_statement_name(&self, kind: RequestKind, trouble: Trouble) -> Trouble {
+        match kind {
+            RequestKind::Record(_, number) if trouble.is_from_server && !trouble.is_fatal => {
                 let statement = self.batch.statements.get(number as usize);
                 match statement {
-                    Some(statement) => trouble.of(&statement.name),
+                    Some(statement) => trouble.with_context(&statement.name),
                     None => trouble,
                 }
             }
@@ -168,68 +175,73 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn take(&mut self, what: What, answered: Answered) -> Result<(), Trouble> {
-        match what {
-            What::Begin => self.connection.check_process(&answered)?,
-            What::Row(step) if answered.count == 0 => self.fenced.push(step),
-            What::Round(number) => self.batch.rounds[number].mark(&answered, &mut self.is_new)?,
-            What::Savepoint(record) => self.savepoint = record,
-            What::Record(record, number) => {
-                let rows = answered.count.max(answered.rows.len() as u64);
+    /// Applies a response to the transaction's state.
+    fn apply(&mut self, kind: RequestKind, response: Response) -> Result<(), Trouble> {
+        match kind {
+            RequestKind::Begin => self.connection.check_process(&response)?,
+            RequestKind::Row(step) if response.row_count == 0 => self.fenced.push(step),
+            RequestKind::Round(number) => self.batch.rounds[number].mark_new(&response, &mut self.is_new)?,
+            RequestKind::Savepoint(record) => self.savepoint_record = record,
+            RequestKind::Record(record, number) => {
+                let rows = response.row_count.max(response.rows.len() as u64);
                 let statement = self.batch.statements.get(number as usize);
-                if let Some(message) = statement.and_then(|statement| statement.refuses(rows)) {
+                if let Some(message) = statement.and_then(|statement| statement.refusal(rows)) {
                     return Err(Trouble::data(message));
                 }
-                for row in &answered.rows {
+                for row in &response.rows {
                     self.rows[record].push(row.try_get(0)?);
                 }
             }
-            What::Redo if answered.count == 0 => return Err(Trouble::passing("a row is gone within its transaction")),
-            What::Row(_) | What::Bundle(_) | What::Redo | What::Commit => {}
+            RequestKind::Redo if response.row_count == 0 => {
+                return Err(Trouble::passing("a task's row has disappeared within the transaction"));
+            }
+            RequestKind::Row(_) | RequestKind::Bundle(_) | RequestKind::Redo | RequestKind::Commit => {}
         }
         Ok(())
     }
 
-    /// Why it stopped, where nothing was committed.
-    fn stopped(&mut self) -> Failed {
+    /// The failure of a transaction of which nothing was committed.
+    fn failure(&mut self) -> CommitError {
         if !self.fenced.is_empty() {
             self.fenced.sort_unstable();
-            return Failed::Fenced(self.fenced.clone());
+            return CommitError::Fenced(self.fenced.clone());
         }
         let trouble = self.trouble.as_ref().map(|(_, trouble)| trouble.clone());
-        Failed::Held(trouble.unwrap_or_else(|| Trouble::passing("it stopped without a reason")).into_error())
+        let trouble = trouble.unwrap_or_else(|| Trouble::passing("the transaction has stopped without an error"));
+        CommitError::Held(trouble.into_error())
     }
 
-    /// The statement whose bundle failed, for a reason that each call has to give for itself.
+    /// The number of the statement whose bundle has failed, if its calls have to be executed one by one to find the
+    /// cause.
     pub fn refused_bundle(&self) -> Option<usize> {
         match &self.trouble {
-            Some((What::Bundle(statement), trouble)) if self.fenced.is_empty() => {
-                matches!(trouble.class, Class::Data | Class::Doubtful | Class::Lasting).then_some(*statement)
+            Some((RequestKind::Bundle(statement), trouble)) if self.fenced.is_empty() => {
+                matches!(trouble.class, ErrorClass::Data | ErrorClass::Doubtful | ErrorClass::Lasting)
+                    .then_some(*statement)
             }
             _ => None,
         }
     }
 
-    /// The record whose data it stopped because of, or may have, and why.
-    pub fn refused(&self) -> Option<(usize, &Trouble)> {
+    /// The number of the record that has caused, or may have caused, the transaction's failure, and the error.
+    pub fn refused_record(&self) -> Option<(usize, &Trouble)> {
         match &self.trouble {
-            Some((What::Record(record, _), trouble)) if self.fenced.is_empty() => {
-                matches!(trouble.class, Class::Data | Class::Doubtful).then_some((*record, trouble))
+            Some((RequestKind::Record(record, _), trouble)) if self.fenced.is_empty() => {
+                matches!(trouble.class, ErrorClass::Data | ErrorClass::Doubtful).then_some((*record, trouble))
             }
             _ => None,
         }
     }
 
-    /// Whether a record's statement cannot be carried out as it was prepared, and that does not pass: the table may have
-    /// changed since.
-    pub fn is_out_of_date(&self) -> bool {
-        matches!(&self.trouble, Some((What::Record(..), trouble)) if trouble.class == Class::Lasting)
+    /// Whether a record's statement has failed permanently as it was prepared: its table may have been altered since.
+    pub fn has_stale_statement(&self) -> bool {
+        matches!(&self.trouble, Some((RequestKind::Record(..), trouble)) if trouble.class == ErrorClass::Lasting)
     }
 
     /// The answers for the records of a step.
     pub fn answers(&mut self, step: usize) -> Vec<Answer> {
-        let from = self.batch.records.partition_point(|(of, _)| *of < step);
-        let to = self.batch.records.partition_point(|(of, _)| *of <= step);
+        let from = self.batch.records.partition_point(|(number, _)| *number < step);
+        let to = self.batch.records.partition_point(|(number, _)| *number <= step);
         let answer = |record: usize| match self.is_new[record] {
             true => Answer::Done(std::mem::take(&mut self.rows[record])),
             false => Answer::InInbox,

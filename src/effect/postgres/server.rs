@@ -1,5 +1,4 @@
-//! The server of a database: connects to it, and checks by its greeting that the session has the settings that were
-//! asked for.
+//! Connects to a database's server, and checks its version and the session's settings.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -8,27 +7,29 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{Client, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::class::{POOLER, Trouble};
+use super::class::{POOLER_MESSAGE, Trouble};
 use super::tls;
 use super::url::{self, Target};
 use crate::tls::Renewed;
 
-/// The first release that it is tested with.
+/// The oldest release that ratchet is tested with.
 const VERSION_MIN: u32 = 150_000;
-/// How long TLS, the password and the first answers may take, beside connecting to each host.
-const GREETING_WAIT: Duration = Duration::from_secs(10);
-/// How long another's transaction may hold a lock that a commit needs.
-const LOCK_WAIT: &str = "5s";
-/// How long the server keeps an open transaction of a session that has gone silent: as long as a frozen owner can hold
-/// up its heir.
-const SILENCE_MAX: &str = "10s";
+/// The timeout of TLS and of the login, in addition to the time for connecting to each host; also that of the first
+/// query.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// `lock_timeout`: how long a statement waits for a lock that another transaction holds.
+const LOCK_TIMEOUT: &str = "5s";
+/// `idle_in_transaction_session_timeout`: after this time, the server ends a session that is idle in a transaction. A
+/// frozen owner can delay its successor for that long.
+const IDLE_TRANSACTION_TIMEOUT: &str = "10s";
 
-/// How long the server is given to hear that a session ends.
-pub(super) const FAREWELL_WAIT: Duration = Duration::from_millis(200);
+/// How long closing a connection waits until the server has been told.
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
+/// A client, the task that drives its connection, and the reason why the connection has ended, once it has.
 pub(super) type Connected = (Client, JoinHandle<()>, Arc<OnceLock<Trouble>>);
 
-/// Where a database is, and how TLS is spoken with it.
+/// A database's address, with its TLS configuration.
 #[derive(Debug)]
 pub(super) struct Server {
     target: Target,
@@ -41,9 +42,9 @@ impl Server {
         Ok(Self { tls: tls::connector(&target), target })
     }
 
-    /// Its address, without what is secret.
-    pub fn shown(&self) -> String {
-        self.target.shown()
+    /// The database, its addresses and the user, for messages; never the password.
+    pub fn description(&self) -> String {
+        self.target.description()
     }
 }
 
@@ -52,55 +53,55 @@ pub(super) async fn connect(server: &Server, topology: &str) -> Result<Connected
     let connector = tls.now().map_err(Trouble::lasting)?;
     let mut config = target.config.clone();
     config.application_name(format!("ratchet {topology}"));
-    let given = config.get_options().unwrap_or_default().to_owned();
-    // At the start, so that a pooler refuses them instead of handing them on to others.
+    let options = config.get_options().unwrap_or_default().to_owned();
+    // As startup parameters, so that a pooler refuses them instead of applying them to shared sessions.
     config.options(format!(
-        "{given} -c lock_timeout={LOCK_WAIT} -c idle_in_transaction_session_timeout={SILENCE_MAX} -c statement_timeout=0 \
-         -c standard_conforming_strings=on -c default_transaction_isolation=read\\ committed"
+        "{options} -c lock_timeout={LOCK_TIMEOUT} -c idle_in_transaction_session_timeout={IDLE_TRANSACTION_TIMEOUT} \
+         -c statement_timeout=0 -c standard_conforming_strings=on -c default_transaction_isolation=read\\ committed"
     ));
     let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
-    let each = config.get_connect_timeout().copied().unwrap_or_default();
-    let wait = each * u32::try_from(hosts).unwrap_or(u32::MAX) + GREETING_WAIT;
+    let host_timeout = config.get_connect_timeout().copied().unwrap_or_default();
+    let wait = host_timeout * u32::try_from(hosts).unwrap_or(u32::MAX) + LOGIN_TIMEOUT;
     let connecting = tokio::time::timeout(wait, config.connect(MakeRustlsConnect::clone(&connector))).await;
     let connected = match connecting {
-        Ok(connected) => connected.map_err(refused),
+        Ok(connected) => connected.map_err(connect_error),
         Err(_) => Err(Trouble::lost(format!("no connection within {} s", wait.as_secs()))),
     };
     let (client, connection) =
-        connected.map_err(|trouble| trouble.of(&format!("cannot connect to {}", target.shown())))?;
-    let ended = Arc::new(OnceLock::new());
+        connected.map_err(|trouble| trouble.with_context(&format!("cannot connect to {}", target.description())))?;
+    let end_reason = Arc::new(OnceLock::new());
     let task = tokio::spawn({
-        let ended = Arc::clone(&ended);
+        let end_reason = Arc::clone(&end_reason);
         async move {
             if let Err(error) = connection.await {
-                ended.set(Trouble::from(error)).ok();
+                end_reason.set(Trouble::from(error)).ok();
             }
         }
     });
-    Ok((client, task, ended))
+    Ok((client, task, end_reason))
 }
 
-fn refused(error: tokio_postgres::Error) -> Trouble {
+fn connect_error(error: tokio_postgres::Error) -> Trouble {
     let is_pooler = error.as_db_error().is_some_and(|error| error.message().contains("startup parameter"));
     let trouble = Trouble::from(error);
     let text = trouble.message.clone();
-    if is_pooler { Trouble::lasting(format!("{POOLER} (it says: {text})")) } else { trouble }
+    if is_pooler { Trouble::lasting(format!("{POOLER_MESSAGE} (it says: {text})")) } else { trouble }
 }
 
-/// What the server says first.
-pub(super) struct Greeting {
-    /// The server's process, as text.
-    pub process: String,
-    /// The role that the session has.
+/// The server's process and role of a session.
+pub(super) struct ServerInfo {
+    /// The process id of the server's backend, as text.
+    pub process_id: String,
+    /// The session's role.
     pub role: String,
 }
 
-/// Checks the server's version and that the session is as it was asked for.
-pub(super) async fn greet(client: &Client) -> Result<Greeting, Trouble> {
+/// Checks the server's version, and that the session has the requested settings.
+pub(super) async fn check_server(client: &Client) -> Result<ServerInfo, Trouble> {
     const QUERY: &str = "select pg_backend_pid(), current_setting('server_version_num'), current_setting('lock_timeout'), \
                          current_setting('idle_in_transaction_session_timeout'), current_user";
-    let asked = tokio::time::timeout(GREETING_WAIT, client.simple_query(QUERY)).await;
-    let messages = asked.map_err(|_| Trouble::lost("the server does not answer"))?.map_err(Trouble::from)?;
+    let result = tokio::time::timeout(LOGIN_TIMEOUT, client.simple_query(QUERY)).await;
+    let messages = result.map_err(|_| Trouble::lost("the server does not answer"))?.map_err(Trouble::from)?;
     let row = messages.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
         _ => None,
@@ -108,11 +109,11 @@ pub(super) async fn greet(client: &Client) -> Result<Greeting, Trouble> {
     let text = |column| row.and_then(|row| row.get(column)).unwrap_or_default();
     let version: u32 = text(1).parse().unwrap_or_default();
     if version < VERSION_MIN {
-        let (version, least) = (version / 10_000, VERSION_MIN / 10_000);
-        return Err(Trouble::lasting(format!("the server is PostgreSQL {version}, ratchet needs {least} or later")));
+        let (version, minimum) = (version / 10_000, VERSION_MIN / 10_000);
+        return Err(Trouble::lasting(format!("the server is PostgreSQL {version}, ratchet needs {minimum} or later")));
     }
-    if text(2) != LOCK_WAIT || text(3) != SILENCE_MAX {
-        return Err(Trouble::lasting(POOLER));
+    if text(2) != LOCK_TIMEOUT || text(3) != IDLE_TRANSACTION_TIMEOUT {
+        return Err(Trouble::lasting(POOLER_MESSAGE));
     }
-    Ok(Greeting { process: text(0).to_owned(), role: text(4).to_owned() })
+    Ok(ServerInfo { process_id: text(0).to_owned(), role: text(4).to_owned() })
 }

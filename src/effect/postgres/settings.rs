@@ -1,26 +1,26 @@
-//! The settings of a sink that is a PostgreSQL database, as they are given and as all sessions share them.
+//! The settings of a PostgreSQL sink.
 
 use std::fmt;
 
 use super::server::Server;
 
-/// What a sink of this kind is made of.
+/// The settings of a sink.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Where the database is: `postgres://…` or `key=value …`. A secret.
+    /// The database's address: `postgres://…` or `key=value …`. A secret.
     pub url: String,
     /// The schema of ratchet's own tables: `ratchet` by default.
     pub schema: String,
-    /// Whether own tables may be created.
+    /// Whether ratchet may create its own tables.
     pub create: bool,
-    /// The topology's name, by which the server's administrators see the sessions.
+    /// The topology's name, part of the sessions' `application_name`.
     pub topology: String,
     /// The statements, by their numbers.
     pub statements: Vec<Statement>,
-    /// The inbox, if effects are recognised there too.
+    /// The inbox, if records are also deduplicated there.
     pub inbox: Option<Inbox>,
-    /// Whether every text in a column of numbers is a number. If not, a text that may be base64 is refused: its digits would
-    /// be read as a different number.
+    /// Whether every text in a column of numbers is a number. If not, a text that may be base64 is refused: its digits
+    /// would be read as a different number.
     pub has_text_decimals: bool,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// An inbox: records whose identity any writer of it has brought before are not carried out.
+/// An inbox: a record whose identity any of the inbox's writers has written before has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inbox {
     /// Its name. Topologies that name the same one share it.
@@ -47,10 +47,10 @@ pub struct Inbox {
     pub retention_ms: Option<i64>,
 }
 
-/// A statement that calls carry out.
+/// A statement that records call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
-    /// A single SQL statement: one that reads or changes data, none that controls the transaction.
+    /// A single SQL statement that reads or changes data, and does not control the transaction.
     Sql {
         /// Its text, with parameters `$1`, `$2`, …
         text: String,
@@ -58,23 +58,24 @@ pub enum Statement {
         parameters: usize,
         /// Whether the rows that it returns are part of the answer.
         returns: bool,
-        /// How many rows it has to change, or to return; with any other number its record is refused.
+        /// The number of rows that it has to change, or to return; with any other number, its record is rejected.
         expect_rows: Option<u64>,
     },
     /// Inserts a row, or updates the one with its key. Has one parameter: the row as a JSON object.
     ///
     /// A value that is a string is read as its column's type reads text, `bytea` as base64 or `\x…`; objects and arrays
     /// are read as JSON by columns of `json`, arrays and composite types. A field that is missing, or that Debezium
-    /// says is an unchanged large one, keeps what is there, or has its column's default in a new row.
+    /// marks as an unchanged large value, leaves its column unchanged; in a new row, its column has the default.
     Upsert {
-        /// The table, as `schema.table` or `table`; parts with a dot in them in double quotes. Not folded to lower case.
+        /// The table, as `schema.table` or `table`; a part that contains a dot is in double quotes. Not folded to lower
+        /// case.
         table: String,
         /// The columns of its key, which has a unique index.
         key: Vec<String>,
-        /// The columns that are written; `None` for all of the table. Generated ones are left to the database.
+        /// The columns that are written; `None` for all of the table's. Generated columns are never written.
         columns: Option<Vec<String>>,
     },
-    /// Deletes the row with a key, if it is there. Has one parameter: a JSON object with the fields of the key.
+    /// Deletes the row with a key, if it exists. Has one parameter: a JSON object with the fields of the key.
     DeleteRow {
         /// The table, as for [`Statement::Upsert`].
         table: String,
@@ -98,7 +99,7 @@ impl Statement {
         }
     }
 
-    /// How many rows it has to change, or to return.
+    /// The number of rows that it has to change, or to return, if that is set.
     pub fn expect_rows(&self) -> Option<u64> {
         match self {
             Self::Sql { expect_rows, .. } => *expect_rows,
@@ -106,12 +107,12 @@ impl Statement {
         }
     }
 
-    /// Whether its SQL also takes what [`Call::texts`](crate::effect::Call::texts) says of its row.
+    /// Whether its SQL has [`Call::texts`](crate::effect::Call::texts) as another parameter.
     pub(super) fn takes_texts(&self) -> bool {
         matches!(self, Self::Upsert { .. } | Self::DeleteRow { .. })
     }
 
-    /// The table that it keeps, if it is not SQL.
+    /// The table that it changes; `None` for SQL.
     pub(super) fn table(&self) -> Option<&str> {
         match self {
             Self::Sql { .. } => None,
@@ -119,8 +120,8 @@ impl Statement {
         }
     }
 
-    /// What messages call it; `number` is its own, from 0.
-    pub(super) fn named(&self, number: usize) -> String {
+    /// Its name in messages; `number` is the statement's, from 0.
+    pub(super) fn label(&self, number: usize) -> String {
         match self {
             Self::Sql { .. } => format!("statement {}", number + 1),
             Self::Upsert { table, .. } => format!("upsert into {table}"),
@@ -135,7 +136,7 @@ impl Statement {
     }
 }
 
-/// What all sessions share.
+/// The settings and the server, shared by all sessions.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub settings: Settings,
@@ -143,8 +144,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Whether sessions answer for each record.
-    pub fn answers(&self) -> bool {
+    /// Whether the sink returns an answer for each record.
+    pub fn has_answers(&self) -> bool {
         self.settings.inbox.is_some() || self.settings.statements.iter().any(Statement::returns)
     }
 }

@@ -1,19 +1,20 @@
-//! Transactions of handlers' steps: each is carried out once, because it leaves the step's key behind.
+//! Transactions of handlers' steps: each is executed once, because it commits a row under the step's key.
 //!
-//! `step` is a table of ratchet's own, beside what the transactions change: a row for each step, under its key. A
-//! transaction first inserts its row. Where that is there already, the step was done, and what it came to is in it; where
-//! another transaction is inserting the same one, the database has this one wait for its end. So a step whose COMMIT was
-//! not answered, one that a crashed owner has done, and one that a frozen owner is about to do are all the same: done once.
-//! One that was refused leaves its row, too, and nothing else: a frozen owner must not do later what was undone meanwhile.
+//! `step` is a table of ratchet's own in the database that the transactions change, with a row for each step under its
+//! key. A transaction first inserts its step's row. If the row already exists, the step was executed, and the row has
+//! its outcome. If another transaction is inserting the same row, the database lets this one wait for the other's end.
+//! So a step is executed once, even if the response to its COMMIT was lost, if a crashed owner has executed it, or if a
+//! frozen owner is about to. A rejected step leaves its row, too, and no other change: a frozen owner must not execute
+//! it later, when the previous steps were undone.
 //!
-//! Rows are needed for as long as their steps may be tried again. They are removed after [`Database::kept`], in small
-//! slices.
+//! Rows are needed for as long as their steps may be attempted again. They are removed after [`Database::kept`], in
+//! small portions.
 //!
-//! A connection is used by one step after the other. What a step has left in its session is removed before the next one has
-//! it, and at once, so that its locks are in nobody's way.
+//! A connection is used by one step after the other. The session's state that a step leaves behind is reset as soon as
+//! the step has ended, so that its advisory locks block nobody.
 //!
-//! **Failure.** Whatever fails before COMMIT has no effect. A connection that was lost, whose transaction was given up, or
-//! whose session could not be cleaned is not used again.
+//! **Failure.** A failure before COMMIT has no effect. A connection that was lost, whose transaction was abandoned, or
+//! whose session could not be reset is not used again.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -27,25 +28,26 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::class::Trouble;
 use super::own_table;
-use super::pipeline::answered;
+use super::pipeline::within_timeout;
 use super::quoting::quoted;
-use super::server::{Server, connect, greet};
+use super::server::{Server, check_server, connect};
 use crate::effect::{Error, ErrorKind};
 
-/// How many connections a lane has at most.
+/// The default of the maximum number of a lane's connections.
 const CONNECTIONS: usize = 8;
-/// How long a step's row is kept.
-const KEPT: Duration = Duration::from_secs(7 * 86_400);
-/// How often a lane looks for rows that are no longer needed.
-const TIDY: Duration = Duration::from_secs(600);
-/// How many of them are removed at once.
-const SLICE: i64 = 1_000;
+/// The default of the time for which a step's row is kept.
+const RETENTION: Duration = Duration::from_secs(7 * 86_400);
+/// How often a lane removes rows that are no longer needed.
+const TIDY_INTERVAL: Duration = Duration::from_secs(600);
+/// The maximum number of rows that are removed at once.
+const TIDY_ROWS_MAX: i64 = 1_000;
 
-/// Removes what a transaction may have left in its session: all that `discard all` does, but for what is prepared by the
-/// protocol, since tokio-postgres keeps statements of its own there. What was prepared by SQL is listed.
-const CLEAN: &str = "close all; reset session authorization; reset role; reset all; unlisten *; \
-                     select pg_catalog.pg_advisory_unlock_all(); discard temp; discard sequences; \
-                     select name as prepared from pg_catalog.pg_prepared_statements where from_sql";
+/// Resets the state that a transaction may have left in its session, as `discard all` does, except for statements
+/// prepared by the protocol, since tokio-postgres has such statements of its own. Returns the names of those prepared
+/// by SQL.
+const RESET_SESSION: &str = "close all; reset session authorization; reset role; reset all; unlisten *; \
+                             select pg_catalog.pg_advisory_unlock_all(); discard temp; discard sequences; \
+                             select name as prepared from pg_catalog.pg_prepared_statements where from_sql";
 
 /// A database for the transactions of handlers' steps.
 #[derive(Clone, Debug)]
@@ -66,22 +68,23 @@ impl Database {
         let server = Server::read(url)
             .map_err(|error| Error { kind: ErrorKind::Lasting, message: format!("the database's address: {error}") })?;
         let (server, schema) = (Arc::new(server), "ratchet".to_owned());
-        Ok(Self { server, schema, connections: CONNECTIONS, kept: KEPT })
+        Ok(Self { server, schema, connections: CONNECTIONS, kept: RETENTION })
     }
 
-    /// The same, with the table `step` in this schema.
+    /// Sets the schema of the table `step`.
     pub fn schema(self, schema: impl Into<String>) -> Self {
         Self { schema: schema.into(), ..self }
     }
 
-    /// The same, with at most so many connections of a lane; 8 if nothing is said.
+    /// Sets the maximum number of a lane's connections. The default is 8.
     pub fn connections(self, connections: usize) -> Self {
         Self { connections: connections.max(1), ..self }
     }
 
-    /// The same database, with steps' rows kept for `kept`. That has to be longer than a step may be tried again, and
-    /// at most the topology's retention: an identity that returns after its retention has the same keys as before, and
-    /// would find its old rows. The default is seven days, as is that of the retention without versions.
+    /// Sets the time for which steps' rows are kept. It has to be longer than the time during which a step may be
+    /// attempted again, and at most the topology's retention: an identity that returns after its retention has the same
+    /// keys as before, and would find its old rows. The default is seven days, like that of the retention without
+    /// versions.
     pub fn kept(self, kept: Duration) -> Self {
         Self { kept, ..self }
     }
@@ -92,7 +95,7 @@ impl Database {
     }
 }
 
-/// A transaction that is open: what tokio-postgres calls one, but it can be neither committed nor rolled back from here.
+/// An open transaction of tokio-postgres, which its user can neither commit nor roll back.
 pub struct Transaction<'a>(tokio_postgres::Transaction<'a>);
 
 impl<'a> Deref for Transaction<'a> {
@@ -105,10 +108,10 @@ impl<'a> Deref for Transaction<'a> {
 
 /// A step's outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Came {
-    /// It is done, with this result.
+pub enum StepOutcome {
+    /// The step was executed, with this result.
     Done(Vec<u8>),
-    /// It has changed nothing, and never will: why.
+    /// The step has changed nothing, and never will, for this reason.
     Rejected(String),
 }
 
@@ -118,7 +121,7 @@ pub(in crate::effect) struct Pool {
     table: String,
     idle: RefCell<Vec<Client>>,
     permits: Semaphore,
-    /// Whether the table is there.
+    /// Whether the table is known to exist.
     is_ready: Cell<bool>,
     tidied_at: Cell<Option<Instant>>,
 }
@@ -131,42 +134,45 @@ impl Pool {
         Self { database, table, idle, permits, is_ready, tidied_at }
     }
 
-    /// Carries a step out, unless it was: gives what it came to. The step is told by topology, name and key.
+    /// Executes a step, given by its topology, name and key, unless it was executed before. Returns its outcome.
     ///
     /// # Errors
-    /// The outer one where the database cannot do it now, the inner one where `act` fails. Nothing has happened, or it is
-    /// found by its key.
-    pub async fn transact<E, A>(&self, step: (&str, &str, &str), act: A) -> Result<Result<Came, E>, Error>
+    /// The outer error if the database fails, the inner one if `act` fails. Either nothing was committed, or the next
+    /// attempt finds the step's row.
+    pub async fn transact<E, A>(&self, step: (&str, &str, &str), act: A) -> Result<Result<StepOutcome, E>, Error>
     where
-        A: AsyncFnOnce(&Transaction<'_>) -> Result<Came, E>,
+        A: AsyncFnOnce(&Transaction<'_>) -> Result<StepOutcome, E>,
     {
-        let Ok(_permit) = self.permits.acquire().await else { return Err(Trouble::lost("it has ended").into_error()) };
-        let carried_out = async {
+        let Ok(_permit) = self.permits.acquire().await else {
+            return Err(Trouble::lost("the pool of connections has ended").into_error());
+        };
+        let outcome = async {
             let mut client = self.client(step.0).await?;
-            let came = self.carry_out(&mut client, step, act).await?;
-            match answered(clean(&client)).await {
+            let outcome = self.execute(&mut client, step, act).await?;
+            match within_timeout(reset_session(&client)).await {
                 Ok(()) => {
                     self.tidy(&client).await;
                     self.idle.borrow_mut().push(client);
                 }
                 // The session ends with the connection.
-                Err(trouble) => tracing::debug!(reason = %trouble.message, "a session could not be cleaned"),
+                Err(trouble) => tracing::debug!(reason = %trouble.message, "a session could not be reset"),
             }
-            Ok(came)
+            Ok(outcome)
         };
-        carried_out.await.map_err(Trouble::into_error)
+        outcome.await.map_err(Trouble::into_error)
     }
 
+    /// An idle connection, or a new one.
     async fn client(&self, topology: &str) -> Result<Client, Trouble> {
         while let Some(client) = self.idle.borrow_mut().pop() {
             if !client.is_closed() {
                 return Ok(client);
             }
         }
-        // Its task ends with the client.
+        // The connection's task ends with the client.
         let (client, _task, _) = connect(&self.database.server, topology).await?;
-        answered(async {
-            greet(&client).await?;
+        within_timeout(async {
+            check_server(&client).await?;
             if !self.is_ready.get() {
                 let schema = quoted(&self.database.schema);
                 let rights = format!(
@@ -182,14 +188,15 @@ impl Pool {
         Ok(client)
     }
 
-    async fn carry_out<E, A>(
+    /// Executes a step in a transaction on this connection, unless its row exists.
+    async fn execute<E, A>(
         &self,
         client: &mut Client,
         (topology, step, key): (&str, &str, &str),
         act: A,
-    ) -> Result<Result<Came, E>, Trouble>
+    ) -> Result<Result<StepOutcome, E>, Trouble>
     where
-        A: AsyncFnOnce(&Transaction<'_>) -> Result<Came, E>,
+        A: AsyncFnOnce(&Transaction<'_>) -> Result<StepOutcome, E>,
     {
         let table = &self.table;
         let transaction = Transaction(client.transaction().await?);
@@ -198,71 +205,75 @@ impl Pool {
         );
         if transaction.execute(&insert, &[&key, &topology, &step]).await? == 0 {
             let select = format!("select result, rejected from {table} where key = $1");
-            let found = transaction.query_one(&select, &[&key]).await?;
-            let came = match found.try_get::<_, Option<String>>(1)? {
-                Some(reason) => Came::Rejected(reason),
-                None => match found.try_get(0)? {
-                    Some(result) => Came::Done(result),
+            let row = transaction.query_one(&select, &[&key]).await?;
+            let outcome = match row.try_get::<_, Option<String>>(1)? {
+                Some(reason) => StepOutcome::Rejected(reason),
+                None => match row.try_get(0)? {
+                    Some(result) => StepOutcome::Done(result),
                     None => {
-                        return Err(Trouble::lasting("the step's row says nothing: a statement of it has committed"));
+                        let message =
+                            "the step's row has no outcome: a statement of the step has committed the transaction";
+                        return Err(Trouble::lasting(message));
                     }
                 },
             };
             transaction.0.rollback().await?;
-            return Ok(Ok(came));
+            return Ok(Ok(outcome));
         }
         transaction.batch_execute("savepoint ratchet_step").await?;
-        let came = match act(&transaction).await {
-            Ok(came) => came,
+        let outcome = match act(&transaction).await {
+            Ok(outcome) => outcome,
             Err(error) => {
                 transaction.0.rollback().await?;
                 return Ok(Err(error));
             }
         };
-        let (result, rejected) = match &came {
-            Came::Done(result) => (Some(result), None),
-            Came::Rejected(reason) => {
+        let (result, rejected) = match &outcome {
+            StepOutcome::Done(result) => (Some(result), None),
+            StepOutcome::Rejected(reason) => {
                 transaction.batch_execute("rollback to savepoint ratchet_step").await?;
                 // A text of PostgreSQL has no zero bytes.
                 (None, Some(reason.replace('\0', "")))
             }
         };
-        // Fails where `act` has passed over an error of the database: then nothing is committed.
+        // Fails if `act` has ignored an error of the database: then nothing is committed.
         let update = format!("update {table} set result = $2, rejected = $3 where key = $1");
         if transaction.execute(&update, &[&key, &result, &rejected]).await? != 1 {
-            return Err(Trouble::lasting("the step's own row is gone: nothing may change the table `step`"));
+            return Err(Trouble::lasting("the step's own row is missing: a step must not change the table `step`"));
         }
         transaction.0.commit().await?;
-        Ok(Ok(came))
+        Ok(Ok(outcome))
     }
 
-    /// Removes rows that are no longer needed, if it is time. What fails is tried again later: nobody waits for it.
+    /// Removes rows that are no longer needed, if the interval has passed. A failure is logged, and the next interval
+    /// tries again.
     async fn tidy(&self, client: &Client) {
         let now = Instant::now();
-        if self.tidied_at.get().is_some_and(|at| now.duration_since(at) < TIDY) {
+        if self.tidied_at.get().is_some_and(|at| now.duration_since(at) < TIDY_INTERVAL) {
             return;
         }
         self.tidied_at.set(Some(now));
         let table = &self.table;
-        let kept = self.database.kept.as_secs_f64();
+        let kept_s = self.database.kept.as_secs_f64();
         let delete = format!(
             "delete from {table} where key in (select key from {table} where done_at < now() - make_interval(secs => $1) \
-             order by done_at limit {SLICE} for update skip locked)"
+             order by done_at limit {TIDY_ROWS_MAX} for update skip locked)"
         );
-        if let Err(error) = client.execute(&delete, &[&kept]).await {
-            tracing::warn!(reason = %Trouble::from(error).message, "steps' rows that are no longer needed stay");
+        if let Err(error) = client.execute(&delete, &[&kept_s]).await {
+            let reason = Trouble::from(error).message;
+            tracing::warn!(%reason, "steps' rows that are no longer needed could not be removed");
         }
     }
 }
 
-/// Leaves a session as it was when it began.
-async fn clean(client: &Client) -> Result<(), Trouble> {
-    let said = client.simple_query(CLEAN).await?;
+/// Resets a session to its initial state.
+async fn reset_session(client: &Client) -> Result<(), Trouble> {
+    let messages = client.simple_query(RESET_SESSION).await?;
     let prepared = |message: &SimpleQueryMessage| match message {
         SimpleQueryMessage::Row(row) => row.try_get("prepared").ok().flatten().map(quoted),
         _ => None,
     };
-    for name in said.iter().filter_map(prepared) {
+    for name in messages.iter().filter_map(prepared) {
         client.batch_execute(&format!("deallocate {name}")).await?;
     }
     Ok(())

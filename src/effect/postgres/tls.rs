@@ -1,4 +1,4 @@
-//! TLS by rustls, with the meaning that libpq gives to `sslmode`.
+//! TLS by rustls, with libpq's meaning of `sslmode`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,27 +10,32 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::url::{Check, Target};
+use super::url::{CertificateCheck, Target};
 use crate::tls::{Renewed, Verifier};
 
-/// The files of a certificate and of its key.
-type Pair = (PathBuf, PathBuf);
+/// The files with a certificate and with its key.
+type CertificateFiles = (PathBuf, PathBuf);
 
-/// What to connect with, by the files as they are.
+/// The TLS connector, which is built anew when its files have changed.
 pub(super) fn connector(target: &Target) -> Renewed<MakeRustlsConnect> {
-    let (check, root, certificate) = (target.check, target.root.clone(), target.certificate.clone());
+    let (check, authorities_file, certificate) =
+        (target.check, target.authorities_file.clone(), target.client_certificate.clone());
     let pair = certificate.clone().map(|(certificate, key)| [certificate, key]);
-    let files: Vec<PathBuf> = root.iter().cloned().chain(pair.into_iter().flatten()).collect();
-    Renewed::new(files, move || connector_now(check, root.as_deref(), certificate.as_ref()))
+    let files: Vec<PathBuf> = authorities_file.iter().cloned().chain(pair.into_iter().flatten()).collect();
+    Renewed::new(files, move || build_connector(check, authorities_file.as_deref(), certificate.as_ref()))
 }
 
-fn connector_now(check: Check, root: Option<&Path>, certificate: Option<&Pair>) -> Result<MakeRustlsConnect, String> {
+fn build_connector(
+    check: CertificateCheck,
+    authorities_file: Option<&Path>,
+    certificate: Option<&CertificateFiles>,
+) -> Result<MakeRustlsConnect, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let authorities = match check {
-        Check::Nothing => None,
-        Check::Authority | Check::Host => Some(authorities(root, &provider)?),
+        CertificateCheck::Nothing => None,
+        CertificateCheck::Authority | CertificateCheck::Host => Some(authorities(authorities_file, &provider)?),
     };
-    let checks_name = check == Check::Host;
+    let checks_name = check == CertificateCheck::Host;
     let verifier = Verifier { authorities, checks_name, provider: Arc::clone(&provider) };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -40,23 +45,23 @@ fn connector_now(check: Check, root: Option<&Path>, certificate: Option<&Pair>) 
     let config = match certificate {
         None => config.with_no_client_auth(),
         Some((certificate, key)) => {
-            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, error))?;
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable_file(key, error))?;
             config
                 .with_client_auth_cert(certificates(certificate)?, key)
-                .map_err(|error| unreadable(certificate, error))?
+                .map_err(|error| unusable_file(certificate, error))?
         }
     };
     Ok(MakeRustlsConnect::new(config))
 }
 
-fn unreadable(file: &Path, error: impl std::fmt::Display) -> String {
+fn unusable_file(file: &Path, error: impl std::fmt::Display) -> String {
     format!("{} of the url cannot be used: {error}", file.display())
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let read = || CertificateDer::pem_file_iter(file)?.collect::<Result<Vec<_>, _>>();
-    let found: Vec<_> = read().map_err(|error| unreadable(file, error))?;
-    if found.is_empty() { Err(unreadable(file, "it holds no certificate")) } else { Ok(found) }
+    let certificates: Vec<_> = read().map_err(|error| unusable_file(file, error))?;
+    if certificates.is_empty() { Err(unusable_file(file, "it holds no certificate")) } else { Ok(certificates) }
 }
 
 fn authorities(file: Option<&Path>, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, String> {
@@ -64,10 +69,10 @@ fn authorities(file: Option<&Path>, provider: &Arc<CryptoProvider>) -> Result<Ar
     match file {
         Some(file) => {
             for certificate in certificates(file)? {
-                roots.add(certificate).map_err(|error| unreadable(file, error))?;
+                roots.add(certificate).map_err(|error| unusable_file(file, error))?;
             }
         }
-        // Some of a system's certificates may be damaged; those that are not will do.
+        // Damaged certificates of the system are skipped.
         None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
     }
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build().map_err(|_| {

@@ -1,32 +1,33 @@
 //! One transaction: the rows' updates, the inbox, the effects, COMMIT.
 //!
-//! Calls go in pieces, several as one where that is the same (`bundle`); a piece of several that is refused says nothing
-//! of one, so everything is tried again call by call.
+//! Calls are sent in pieces, and several calls as one piece where the effect is the same (`bundle`). If a piece of
+//! several calls is refused, it is unknown which call is the cause, so the transaction is attempted again call by call.
 //!
-//! Everything is sent as early as it may be. Only two things are waited for: the inbox's answers, where there is one,
-//! before the effects, and the counts of the rows' updates before COMMIT. What fails is seen in the order in which it
-//! was sent, so that the first error is the one that counts: PostgreSQL refuses whatever follows it.
+//! Every request is sent as early as possible. Only two kinds of responses are awaited: the inbox's, if there is an
+//! inbox, before the effects, and the counts of the rows' updates before COMMIT. Responses arrive in the order of the
+//! requests, so the first error is the cause: PostgreSQL refuses the requests after it.
 //!
-//! The number of rows that a statement has to change is compared here, not by PostgreSQL: if a statement has `expect_rows`, all
-//! answers are awaited before COMMIT.
+//! The number of rows that a statement has to change is compared here, not by PostgreSQL: if a statement has
+//! `expect_rows`, all responses are awaited before COMMIT.
 
 use tokio::task::yield_now;
 
 use super::batch::Batch;
 use super::bundle::{self, Piece};
-use super::class::{Class, Trouble};
+use super::class::{ErrorClass, Trouble};
 use super::connection::Connection;
 use super::rejected;
-use super::run::{Run, What};
+use super::run::{RequestKind, Run};
 use super::settings::Shared;
-use crate::effect::{Complete, Error, Failed, Rejected, Step};
+use crate::effect::{CommitError, Error, RedoBuilder, Rejected, Step};
 
-/// How many requests may be under way.
-const UNDER_WAY_MAX: usize = 4_096;
-/// After so many records the server gets what was written for it, and begins with that while the rest is written.
-const SEND_RECORDS: usize = 64;
-/// Behind a query that fails where the transaction has failed: then it is not carried out, and the failure is seen.
-/// Alone it would be answered by ROLLBACK, which looks like success.
+/// The maximum number of pending requests.
+const PENDING_MAX: usize = 4_096;
+/// The number of calls after which the written requests are flushed, so that the server starts while the rest is
+/// written.
+const RECORDS_PER_FLUSH: usize = 64;
+/// COMMIT behind a query that fails if the transaction has failed, which reveals the failure. A bare COMMIT would then
+/// roll back and report success.
 const COMMIT: &str = "select 1; commit";
 
 /// Commits one transaction.
@@ -34,132 +35,139 @@ pub(super) async fn commit(
     connection: &Connection,
     shared: &Shared,
     steps: &[Step<'_>],
-    redos: &mut dyn Complete,
-) -> Result<(), Failed> {
-    let held = |trouble: Trouble| Failed::Held(connection.explained(trouble).into_error());
+    redos: &mut dyn RedoBuilder,
+) -> Result<(), CommitError> {
+    let held = |trouble: Trouble| CommitError::Held(connection.with_end_reason(trouble).into_error());
     let statements = connection.statements(&shared.settings).await.map_err(held)?;
     let batch = Batch::new(steps, &statements, shared);
-    if (0..batch.records.len()).any(|record| batch.unsendable(record).is_some()) {
+    if (0..batch.records.len()).any(|record| batch.unsendable_reason(record).is_some()) {
         return Err(rejected::find(connection, &batch, "a record cannot be sent").await);
     }
-    let mut first = Vec::new();
-    if !batch.answers {
-        first = (0..steps.len()).map(|step| redos.redo(step, &[])).collect();
+    let mut early_redos = Vec::new();
+    if !batch.has_answers {
+        early_redos = (0..steps.len()).map(|step| redos.redo(step, &[])).collect();
     }
-    let pieces = bundle::bundled(&connection.client, &batch).await;
-    let mut failure = attempt(connection, &batch, &pieces, &first, redos).await.err();
-    if let Some(statement) = failure.as_ref().and_then(|failure| failure.bundle) {
-        // Nothing was committed, and what is said of a bundle is not what is said of a record.
-        failure = attempt(connection, &batch, &bundle::apart(&batch), &first, redos).await.err();
-        if let (None, Some(many)) = (&failure, &statements[statement].many) {
-            many.keep_apart();
+    let pieces = bundle::bundle_calls(&connection.client, &batch).await;
+    let mut failure = attempt(connection, &batch, &pieces, &early_redos, redos).await.err();
+    if let Some(statement) = failure.as_ref().and_then(|failure| failure.refused_bundle) {
+        // Nothing was committed, and a bundle's error does not identify a record.
+        failure = attempt(connection, &batch, &bundle::single_calls(&batch), &early_redos, redos).await.err();
+        if let (None, Some(plan)) = (&failure, &statements[statement].bulk_plan) {
+            plan.disable();
         }
     }
-    let Some(Failure { failed, refused, is_out_of_date, .. }) = failure else { return Ok(()) };
-    if is_out_of_date {
-        // What is wrong with a statement for good is said as it will be said at the next try.
-        connection.statements_anew(&shared.settings).await.map_err(held)?;
+    let Some(AttemptFailure { failed, refusal, has_stale_statement, .. }) = failure else { return Ok(()) };
+    if has_stale_statement {
+        // An error of preparing the statement again is returned now, as it would be at the next attempt.
+        connection.reprepare_statements(&shared.settings).await.map_err(held)?;
     }
-    match refused {
-        Some(reason) => Err(find_refused(connection, shared, steps, &reason).await),
+    match refusal {
+        Some(reason) => Err(find_refused_records(connection, shared, steps, &reason).await),
         None => Err(failed),
     }
 }
 
-/// Why a try has failed.
-struct Failure {
-    failed: Failed,
-    /// The statement whose bundle is to be carried out call by call.
-    bundle: Option<usize>,
-    /// What was said of a record that is refused, or may be.
-    refused: Option<String>,
-    is_out_of_date: bool,
+/// The failure of an attempt.
+struct AttemptFailure {
+    failed: CommitError,
+    /// The number of the statement whose bundle has to be executed call by call.
+    refused_bundle: Option<usize>,
+    /// The error for a record that is refused, or may be.
+    refusal: Option<String>,
+    has_stale_statement: bool,
 }
 
-/// Tries once; what fails is rolled back, unless it may have been committed.
+/// Attempts the transaction once. A failed attempt is rolled back, unless it may have been committed.
 async fn attempt(
     connection: &Connection,
     batch: &Batch<'_>,
     pieces: &[Piece<'_>],
-    first: &[Vec<u8>],
-    redos: &mut dyn Complete,
-) -> Result<(), Failure> {
-    let mut last = Vec::new();
+    early_redos: &[Vec<u8>],
+    redos: &mut dyn RedoBuilder,
+) -> Result<(), AttemptFailure> {
+    let mut late_redos = Vec::new();
     let mut run = Run::new(connection, batch);
-    let carried_out = carry_out(&mut run, pieces, first).await;
-    let committed = match carried_out {
-        Ok(()) if batch.answers => {
+    let executed = execute(&mut run, pieces, early_redos).await;
+    let committed = match executed {
+        Ok(()) if batch.has_answers => {
             for step in 0..batch.steps.len() {
                 let answers = run.answers(step);
-                last.push(redos.redo(step, &answers));
+                late_redos.push(redos.redo(step, &answers));
             }
-            finish(&mut run, &last).await
+            commit_run(&mut run, &late_redos).await
         }
-        Ok(()) => finish(&mut run, &[]).await,
+        Ok(()) => commit_run(&mut run, &[]).await,
         Err(failed) => Err(failed),
     };
     let Err(failed) = committed else { return Ok(()) };
-    if matches!(failed, Failed::Unknown(_)) {
-        return Err(Failure { failed, bundle: None, refused: None, is_out_of_date: false });
+    if matches!(failed, CommitError::Unknown(_)) {
+        return Err(AttemptFailure { failed, refused_bundle: None, refusal: None, has_stale_statement: false });
     }
-    let refused = run.refused().map(|(_, trouble)| trouble.message.clone());
-    let (bundle, is_out_of_date) = (run.refused_bundle(), run.is_out_of_date());
+    let refusal = run.refused_record().map(|(_, trouble)| trouble.message.clone());
+    let (refused_bundle, has_stale_statement) = (run.refused_bundle(), run.has_stale_statement());
     drop(run);
     connection.roll_back().await;
-    Err(Failure { failed, bundle, refused, is_out_of_date })
+    Err(AttemptFailure { failed, refused_bundle, refusal, has_stale_statement })
 }
 
-/// Finds the records that are refused, by statements that are prepared anew: a table may have other types by now, and
-/// statements from before keep to the old ones.
-async fn find_refused(connection: &Connection, shared: &Shared, steps: &[Step<'_>], reason: &str) -> Failed {
-    match connection.statements_anew(&shared.settings).await {
+/// Finds the refused records, by statements that are prepared again: a table's types may have been altered, and
+/// statements prepared before would use the old ones.
+async fn find_refused_records(
+    connection: &Connection,
+    shared: &Shared,
+    steps: &[Step<'_>],
+    reason: &str,
+) -> CommitError {
+    match connection.reprepare_statements(&shared.settings).await {
         Ok(statements) => rejected::find(connection, &Batch::new(steps, &statements, shared), reason).await,
-        Err(trouble) => Failed::Held(connection.explained(trouble).into_error()),
+        Err(trouble) => CommitError::Held(connection.with_end_reason(trouble).into_error()),
     }
 }
 
-/// Everything but the end.
-async fn carry_out<'a>(run: &mut Run<'a>, pieces: &[Piece<'a>], redos: &'a [Vec<u8>]) -> Result<(), Failed> {
+/// Executes everything before COMMIT.
+async fn execute<'a>(run: &mut Run<'a>, pieces: &[Piece<'a>], redos: &'a [Vec<u8>]) -> Result<(), CommitError> {
     run.begin(redos).await?;
-    let mut written = 0;
+    let mut unflushed = 0;
     for piece in pieces {
-        written += run.send_piece(piece);
-        if run.pipeline.len() > UNDER_WAY_MAX {
-            run.settle(UNDER_WAY_MAX / 2).await?;
-        } else if written >= SEND_RECORDS {
-            written = 0;
+        unflushed += run.send_piece(piece);
+        if run.pipeline.len() > PENDING_MAX {
+            run.drain_to(PENDING_MAX / 2).await?;
+        } else if unflushed >= RECORDS_PER_FLUSH {
+            unflushed = 0;
             yield_now().await;
         }
     }
-    let waits = run.batch.answers || run.batch.expects_rows;
-    if waits { run.settle(0).await } else { run.settle_rows().await }
+    let awaits_all = run.batch.has_answers || run.batch.expects_rows;
+    if awaits_all { run.drain_to(0).await } else { run.await_row_updates().await }
 }
 
-/// The redos, where they had to wait for the answers, and COMMIT.
-async fn finish<'a>(run: &mut Run<'a>, redos: &'a [Vec<u8>]) -> Result<(), Failed> {
+/// Writes the redos that depend on the records' answers, and commits.
+async fn commit_run<'a>(run: &mut Run<'a>, redos: &'a [Vec<u8>]) -> Result<(), CommitError> {
     for (step, redo) in run.batch.steps.iter().zip(redos) {
         let (statement, values) = run.connection.rows.redo(step, redo);
-        run.pipeline.execute(What::Redo, statement, values);
+        run.pipeline.execute(RequestKind::Redo, statement, values);
     }
     if !redos.is_empty() {
-        run.settle(0).await?;
+        run.drain_to(0).await?;
     }
-    run.pipeline.simple(What::Commit, COMMIT);
-    let Err(failed) = run.settle(0).await else { return Ok(()) };
-    let Some((what, trouble)) = &run.trouble else { return Err(failed) };
-    let is_certain = trouble.is_answer && !(*what == What::Commit && trouble.is_fatal);
-    let unknown = |message| Failed::Unknown(Error { kind: crate::effect::ErrorKind::Passing, message });
-    match (what, trouble.class) {
-        // Nothing of it has happened if the server has said so of what came before. What it says of COMMIT while its
-        // session ends may be about what it did next.
-        _ if !is_certain && !run.pipeline.has_refused => Err(unknown(trouble.message.clone())),
-        // A deferred constraint, or a trigger that is one: the statements themselves have passed.
-        (What::Commit, class) if class == Class::Data || trouble.is_users() => match run.batch.records.as_slice() {
-            &[(step, effect)] => {
-                Err(Failed::Rejected(vec![Rejected { step, effect, message: trouble.message.clone() }]))
+    run.pipeline.simple(RequestKind::Commit, COMMIT);
+    let Err(failed) = run.drain_to(0).await else { return Ok(()) };
+    let Some((kind, trouble)) = &run.trouble else { return Err(failed) };
+    let is_certain = trouble.is_from_server && !(*kind == RequestKind::Commit && trouble.is_fatal);
+    let unknown = |message| CommitError::Unknown(Error { kind: crate::effect::ErrorKind::Passing, message });
+    match (kind, trouble.class) {
+        // Nothing was committed if the server has reported an error before COMMIT. An error of COMMIT that ends the
+        // session may have occurred after the commit itself.
+        _ if !is_certain && !run.pipeline.has_unsent => Err(unknown(trouble.message.clone())),
+        // A deferred constraint, or a deferred trigger: the statements themselves have passed.
+        (RequestKind::Commit, class) if class == ErrorClass::Data || trouble.is_user_defined() => {
+            match run.batch.records.as_slice() {
+                &[(step, effect)] => {
+                    Err(CommitError::Rejected(vec![Rejected { step, effect, message: trouble.message.clone() }]))
+                }
+                _ => Err(CommitError::Refused(trouble.message.clone())),
             }
-            _ => Err(Failed::Refused(trouble.message.clone())),
-        },
+        }
         _ => Err(failed),
     }
 }

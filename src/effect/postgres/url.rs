@@ -1,7 +1,7 @@
-//! Reading a url: tokio-postgres does that, except for the parameters of TLS that it does not know.
+//! Parses a database's url: tokio-postgres does that, except for the TLS parameters that it does not know.
 //!
-//! No error quotes any of it: where a url is written wrongly, any part of it may be part of the password. Of one that
-//! could be read, [`Target::shown`] has what is not secret.
+//! No error quotes any part of the url: in a malformed one, any part may belong to the password. For a url that could
+//! be parsed, [`Target::description`] has the parts that are not secret.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,44 +10,47 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-/// PostgreSQL's own port.
+/// PostgreSQL's default port.
 const PORT: u16 = 5432;
-/// How long connecting to a host may take, unless the url says otherwise.
-const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// A connection on which nothing has come for this long is asked whether it is still there.
+/// The timeout of connecting to one host, unless the url sets `connect_timeout`.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The idle time after which the first TCP keepalive probe is sent.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
-/// How long until it is asked again.
+/// The time between two keepalive probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(3);
-/// How often it is asked.
+/// The number of unanswered keepalive probes after which the connection is lost.
 const KEEPALIVE_RETRIES: u32 = 3;
-/// How long something that was sent may remain unacknowledged.
-const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(15);
+/// How long sent data may remain unacknowledged before the connection is lost.
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What the server's certificate is held against.
+/// What the server's certificate is verified against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Check {
-    /// Nothing: encrypted if the server can, or always.
+pub(super) enum CertificateCheck {
+    /// Nothing. Whether the connection is encrypted depends on the `sslmode`.
     Nothing,
-    /// The authorities.
+    /// The certificate authorities.
     Authority,
-    /// The authorities and the host's name.
+    /// The certificate authorities, and the host's name.
     Host,
 }
 
-/// Where a database is, and how to get there.
+/// A database's address, and how to connect to it.
 #[derive(Clone)]
 pub(super) struct Target {
     pub config: Config,
-    pub check: Check,
-    /// The file of the authorities; `None` for those of the system.
-    pub root: Option<PathBuf>,
-    /// The files of the client's certificate and of its key.
-    pub certificate: Option<(PathBuf, PathBuf)>,
+    pub check: CertificateCheck,
+    /// The file with the certificates of the authorities; `None` for the system's.
+    pub authorities_file: Option<PathBuf>,
+    /// The files with the client's certificate and with its key.
+    pub client_certificate: Option<(PathBuf, PathBuf)>,
 }
 
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Target").field("check", &self.check).field("root", &self.root).finish_non_exhaustive()
+        f.debug_struct("Target")
+            .field("check", &self.check)
+            .field("authorities_file", &self.authorities_file)
+            .finish_non_exhaustive()
     }
 }
 
@@ -58,87 +61,87 @@ pub(super) enum Error {
         "the url cannot be read: write 'postgres://user:password@host:port/database' with special characters of the \
          password written as %XX, or 'host=… user=… password=… dbname=…'"
     )]
-    Shape,
-    #[error("parameter {0} of the url is not known or has a value that cannot be")]
+    Syntax,
+    #[error("parameter {0} of the url is unknown or has an invalid value")]
     Parameter(usize),
-    #[error("the url's sslmode is none of disable, prefer, require, verify-ca, verify-full")]
-    Mode,
+    #[error("the url's sslmode is not one of disable, prefer, require, verify-ca, verify-full")]
+    SslMode,
     #[error(
         "the url names an sslrootcert, which sslmode=prefer, the default, ignores: write sslmode=verify-full, or verify-ca if \
          the server's name is not in its certificate"
     )]
     RootUnused,
     #[error("the url names only one of sslcert and sslkey, which belong together")]
-    Certificate,
+    IncompleteCertificate,
     #[error("the url names no host")]
-    Host,
+    MissingHost,
 }
 
-/// The parameters that tokio-postgres does not know, or knows half of.
+/// The TLS parameters, which tokio-postgres does not know, or of which it knows only some values.
 #[derive(Default)]
-struct Tls {
+struct TlsParameters {
     mode: Option<String>,
     root: Option<String>,
     certificate: Option<String>,
     key: Option<String>,
 }
 
-impl Tls {
-    /// Takes a parameter, if it is one of these.
-    fn take(&mut self, key: &str, value: &str) -> bool {
-        let place = match key {
+impl TlsParameters {
+    /// Sets a parameter. Returns `false` if it is not a TLS parameter.
+    fn set(&mut self, key: &str, value: &str) -> bool {
+        let field = match key {
             "sslmode" => &mut self.mode,
             "sslrootcert" => &mut self.root,
             "sslcert" => &mut self.certificate,
             "sslkey" => &mut self.key,
             _ => return false,
         };
-        *place = Some(value.to_owned());
+        *field = Some(value.to_owned());
         true
     }
 }
 
 impl Target {
-    /// Reads a url of either form.
+    /// Parses a url, or a list of `key=value` pairs.
     pub fn read(url: &str) -> Result<Self, Error> {
-        let mut tls = Tls::default();
+        let mut tls = TlsParameters::default();
         let is_url = url.starts_with("postgres://") || url.starts_with("postgresql://");
-        let rest = if is_url { without_tls_url(url, &mut tls)? } else { without_tls_pairs(url, &mut tls)? };
-        let mut config: Config = rest.parse().map_err(|_| Error::Shape)?;
+        let rest = if is_url { take_tls_from_url(url, &mut tls)? } else { take_tls_from_pairs(url, &mut tls)? };
+        let mut config: Config = rest.parse().map_err(|_| Error::Syntax)?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return Err(Error::Host);
+            return Err(Error::MissingHost);
         }
         if is_url && has_second_at(url) {
-            return Err(Error::Shape);
+            return Err(Error::Syntax);
         }
         let system_root = tls.root.as_deref() == Some("system");
         let (mode, check) = match tls.mode.as_deref() {
-            // As libpq does: who names authorities wants them looked at, who names the system's also the host's name.
-            None if system_root => (SslMode::Require, Check::Host),
+            // As in libpq: sslrootcert=system implies sslmode=verify-full.
+            None if system_root => (SslMode::Require, CertificateCheck::Host),
             None | Some("prefer") if tls.root.is_some() => return Err(Error::RootUnused),
-            None | Some("prefer") => (SslMode::Prefer, Check::Nothing),
-            Some("disable") => (SslMode::Disable, Check::Nothing),
-            Some("require") if tls.root.is_some() => (SslMode::Require, Check::Authority),
-            Some("require") => (SslMode::Require, Check::Nothing),
-            Some("verify-ca") => (SslMode::Require, Check::Authority),
-            Some("verify-full") => (SslMode::Require, Check::Host),
-            Some(_) => return Err(Error::Mode),
+            None | Some("prefer") => (SslMode::Prefer, CertificateCheck::Nothing),
+            Some("disable") => (SslMode::Disable, CertificateCheck::Nothing),
+            Some("require") if tls.root.is_some() => (SslMode::Require, CertificateCheck::Authority),
+            Some("require") => (SslMode::Require, CertificateCheck::Nothing),
+            Some("verify-ca") => (SslMode::Require, CertificateCheck::Authority),
+            Some("verify-full") => (SslMode::Require, CertificateCheck::Host),
+            Some(_) => return Err(Error::SslMode),
         };
-        let certificate = match (tls.certificate, tls.key) {
+        let client_certificate = match (tls.certificate, tls.key) {
             (None, None) => None,
             (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
-            _ => return Err(Error::Certificate),
+            _ => return Err(Error::IncompleteCertificate),
         };
         config.ssl_mode(mode);
-        keep_alive(&mut config);
-        let root = tls.root.filter(|_| !system_root).map(PathBuf::from);
-        Ok(Self { config, check, root, certificate })
+        set_failure_detection(&mut config);
+        let authorities_file = tls.root.filter(|_| !system_root).map(PathBuf::from);
+        Ok(Self { config, check, authorities_file, client_certificate })
     }
 }
 
 impl Target {
-    /// Why the server is not authenticated; `None` if it is, or if all hosts are this machine.
-    pub fn unauthenticated(&self) -> Option<String> {
+    /// The reason why the server is not authenticated; `None` if it is, or if all hosts are this machine.
+    pub fn missing_authentication(&self) -> Option<String> {
         let Self { config, check, .. } = self;
         let is_local = |address: &std::net::IpAddr| address.is_loopback();
         let is_remote = match config.get_hostaddrs() {
@@ -150,29 +153,29 @@ impl Target {
             addresses => addresses.iter().any(|address| !is_local(address)),
         };
         let why = match (check, config.get_ssl_mode()) {
-            (Check::Host, _) => return None,
-            (Check::Authority, _) => "sslmode=verify-ca accepts any certificate of the authority",
-            (Check::Nothing, SslMode::Disable) => "sslmode=disable encrypts nothing",
-            (Check::Nothing, SslMode::Prefer) => "sslmode=prefer, the default, checks no certificate",
-            (Check::Nothing, _) => "sslmode=require without sslrootcert checks no certificate",
+            (CertificateCheck::Host, _) => return None,
+            (CertificateCheck::Authority, _) => "sslmode=verify-ca accepts any certificate of the authority",
+            (CertificateCheck::Nothing, SslMode::Disable) => "sslmode=disable encrypts nothing",
+            (CertificateCheck::Nothing, SslMode::Prefer) => "sslmode=prefer, the default, checks no certificate",
+            (CertificateCheck::Nothing, _) => "sslmode=require without sslrootcert checks no certificate",
         };
         is_remote.then(|| why.to_owned())
     }
 
-    /// The database, where it is and as whom, for messages: never the password.
-    pub fn shown(&self) -> String {
+    /// The database, its addresses and the user, for messages; never the password.
+    pub fn description(&self) -> String {
         let Self { config, .. } = self;
         let hosts: Vec<String> = match config.get_hosts() {
             [] => config.get_hostaddrs().iter().map(ToString::to_string).collect(),
             hosts => hosts.iter().map(host).collect(),
         };
-        let port = |at: usize| match config.get_ports() {
+        let port = |index: usize| match config.get_ports() {
             [] => PORT,
-            [one] => *one,
-            ports => ports.get(at).copied().unwrap_or(PORT),
+            [port] => *port,
+            ports => ports.get(index).copied().unwrap_or(PORT),
         };
         let addresses: Vec<String> =
-            hosts.iter().enumerate().map(|(at, host)| format!("{host}:{}", port(at))).collect();
+            hosts.iter().enumerate().map(|(index, host)| format!("{host}:{}", port(index))).collect();
         let user = config.get_user();
         let database = config.get_dbname().or(user).map(|name| format!(" {name:?}")).unwrap_or_default();
         let user = user.map_or_else(|| "the operating system's user".to_owned(), |user| format!("user {user:?}"));
@@ -188,20 +191,20 @@ fn host(host: &Host) -> String {
     }
 }
 
-/// Whether there is another `@` behind the one that ends the password: then that one was meant to be part of it, and
-/// what would be taken for the host holds the rest of it.
+/// Whether there is a second `@` before the query. Then the first one was probably meant as part of the password, and
+/// the rest of the password would be taken for the host.
 fn has_second_at(url: &str) -> bool {
     let front = url.split_once('@').map_or("", |(_, rest)| rest);
     front.split('?').next().is_some_and(|front| front.contains('@'))
 }
 
-/// Sees to it that a server that is gone is noticed, as far as the url does not say how.
-fn keep_alive(config: &mut Config) {
-    let two_hours = Duration::from_secs(2 * 60 * 60);
+/// Sets the timeouts by which a lost server is noticed, except for those that the url sets.
+fn set_failure_detection(config: &mut Config) {
+    let default_idle = Duration::from_secs(2 * 60 * 60);
     if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT_WAIT);
+        config.connect_timeout(CONNECT_TIMEOUT);
     }
-    if config.get_keepalives_idle() == two_hours {
+    if config.get_keepalives_idle() == default_idle {
         config.keepalives_idle(KEEPALIVE_IDLE);
     }
     if config.get_keepalives_interval().is_none() {
@@ -211,49 +214,50 @@ fn keep_alive(config: &mut Config) {
         config.keepalives_retries(KEEPALIVE_RETRIES);
     }
     if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(UNACKNOWLEDGED_MAX);
+        config.tcp_user_timeout(TCP_USER_TIMEOUT);
     }
 }
 
-/// The url without the parameters that tokio-postgres does not know.
-fn without_tls_url(url: &str, tls: &mut Tls) -> Result<String, Error> {
-    // As tokio-postgres does: what is before the first @ is the user and the password, whatever is in it.
+/// Moves the TLS parameters from a url to `tls`, and returns the url without them.
+fn take_tls_from_url(url: &str, tls: &mut TlsParameters) -> Result<String, Error> {
+    // As in tokio-postgres: everything before the first @ is the user and the password.
     let host = url.find('@').map_or(0, |at| at + 1);
     let Some((_, query)) = url[host..].split_once('?') else { return Ok(url.to_owned()) };
     let front = &url[..url.len() - query.len() - 1];
     let mut kept: Vec<&str> = Vec::new();
-    for (at, pair) in query.split('&').enumerate().filter(|(_, pair)| !pair.is_empty()) {
-        let unknown = || Error::Parameter(at + 1);
+    for (index, pair) in query.split('&').enumerate().filter(|(_, pair)| !pair.is_empty()) {
+        let unknown = || Error::Parameter(index + 1);
         let (key, value) = pair.split_once('=').ok_or_else(unknown)?;
-        let key = unescaped(key).ok_or_else(unknown)?;
-        let value = unescaped(value).ok_or_else(unknown)?;
-        if tls.take(&key, &value) {
+        let key = percent_decoded(key).ok_or_else(unknown)?;
+        let value = percent_decoded(value).ok_or_else(unknown)?;
+        if tls.set(&key, &value) {
             continue;
         }
         if pair.contains('@') {
             return Err(unknown());
         }
-        // Alone, so that an error can say which one it is.
+        // Parsed alone, so that the error can name the parameter.
         format!("postgres://?{pair}").parse::<Config>().map_err(|_| unknown())?;
         kept.push(pair);
     }
     Ok(if kept.is_empty() { front.to_owned() } else { format!("{front}?{}", kept.join("&")) })
 }
 
-/// The same for `key=value` pairs, whose values may be in single quotes, with backslashes before what is special.
-fn without_tls_pairs(text: &str, tls: &mut Tls) -> Result<String, Error> {
+/// Moves the TLS parameters from `key=value` pairs to `tls`, and returns the other pairs. Values may be in single
+/// quotes, and special characters are escaped by backslashes.
+fn take_tls_from_pairs(text: &str, tls: &mut TlsParameters) -> Result<String, Error> {
     let mut kept = String::new();
     let mut rest = text.trim_start();
-    let mut at = 0;
+    let mut index = 0;
     while !rest.is_empty() {
-        at += 1;
-        let (key, after) = rest.split_once('=').ok_or(Error::Shape)?;
-        let (value, length) = value(after.trim_start()).ok_or(Error::Shape)?;
+        index += 1;
+        let (key, after) = rest.split_once('=').ok_or(Error::Syntax)?;
+        let (value, length) = leading_value(after.trim_start()).ok_or(Error::Syntax)?;
         let after = &after.trim_start()[length..];
-        if !tls.take(key.trim(), &value) {
+        if !tls.set(key.trim(), &value) {
             let escaped = value.replace('\\', "\\\\").replace('\'', "\\'");
             let pair = format!("{}='{escaped}' ", key.trim());
-            pair.parse::<Config>().map_err(|_| Error::Parameter(at))?;
+            pair.parse::<Config>().map_err(|_| Error::Parameter(index))?;
             kept += &pair;
         }
         rest = after.trim_start();
@@ -261,24 +265,24 @@ fn without_tls_pairs(text: &str, tls: &mut Tls) -> Result<String, Error> {
     Ok(kept)
 }
 
-/// The value at the beginning of a text, and how many bytes it takes there.
-fn value(text: &str) -> Option<(String, usize)> {
+/// The value at the beginning of a text, without quotes and escapes, and its length in the text in bytes.
+fn leading_value(text: &str) -> Option<(String, usize)> {
     let is_quoted = text.starts_with('\'');
     let mut value = String::new();
     let mut characters = text.char_indices().skip(usize::from(is_quoted));
-    while let Some((at, character)) = characters.next() {
+    while let Some((index, character)) = characters.next() {
         match character {
-            '\'' if is_quoted => return Some((value, at + 1)),
+            '\'' if is_quoted => return Some((value, index + 1)),
             '\\' => value.push(characters.next()?.1),
-            other if !is_quoted && other.is_whitespace() => return Some((value, at)),
+            other if !is_quoted && other.is_whitespace() => return Some((value, index)),
             other => value.push(other),
         }
     }
     (!is_quoted).then_some((value, text.len()))
 }
 
-/// A text with each `%XX` as the byte that it means.
-fn unescaped(text: &str) -> Option<String> {
+/// A percent-encoded text, decoded; `None` if it is malformed.
+fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_say_the_same() {
+    fn url_and_pairs_give_the_same_configuration() {
         let url = read("postgresql://me:pass%20word@h1:1,h2:2/db?target_session_attrs=read-write&sslmode=disable");
         let pairs = read(
             r"host=h1,h2 port=1,2 user=me password='pass word' dbname = db target_session_attrs=read-write sslmode=disable",
@@ -317,43 +321,43 @@ mod tests {
     }
 
     #[test]
-    fn parameters_of_tls_are_taken_out() {
+    fn tls_parameters_are_removed_from_the_configuration() {
         let target = read("postgres://h/db?sslmode=verify-full&sslrootcert=%2Fa%20b%2Fca.pem&connect_timeout=9");
-        assert_eq!((target.check, target.config.get_ssl_mode()), (Check::Host, SslMode::Require));
-        assert_eq!(target.root, Some(PathBuf::from("/a b/ca.pem")));
+        assert_eq!((target.check, target.config.get_ssl_mode()), (CertificateCheck::Host, SslMode::Require));
+        assert_eq!(target.authorities_file, Some(PathBuf::from("/a b/ca.pem")));
         assert_eq!(target.config.get_connect_timeout(), Some(&Duration::from_secs(9)));
         let target = read("host=h sslmode='verify-ca' sslcert=c.pem sslkey=k.pem password=a\\'b");
-        assert_eq!((target.check, target.root), (Check::Authority, None));
-        assert_eq!(target.certificate, Some(("c.pem".into(), "k.pem".into())));
+        assert_eq!((target.check, target.authorities_file), (CertificateCheck::Authority, None));
+        assert_eq!(target.client_certificate, Some(("c.pem".into(), "k.pem".into())));
         assert_eq!(target.config.get_password(), Some(&b"a'b"[..]));
     }
 
     #[test]
-    fn password_may_hold_anything_but_an_at_sign() {
+    fn password_may_contain_any_character_but_an_at_sign() {
         let target = read("postgres://u:p?sslmode=a/b@h:1/db?sslmode=disable");
         assert_eq!(target.config.get_password(), Some(&b"p?sslmode=a/b"[..]));
         assert_eq!(target.config.get_ssl_mode(), SslMode::Disable);
     }
 
     #[test]
-    fn modes_mean_what_they_mean_to_libpq() {
+    fn sslmodes_have_the_meaning_of_libpq() {
         for (parameters, mode, check) in [
-            ("", SslMode::Prefer, Check::Nothing),
-            ("?sslmode=prefer", SslMode::Prefer, Check::Nothing),
-            ("?sslmode=disable", SslMode::Disable, Check::Nothing),
-            ("?sslmode=require", SslMode::Require, Check::Nothing),
-            ("?sslmode=require&sslrootcert=ca.pem", SslMode::Require, Check::Authority),
-            ("?sslrootcert=system", SslMode::Require, Check::Host),
-            ("?sslmode=disable&sslrootcert=ca.pem", SslMode::Disable, Check::Nothing),
+            ("", SslMode::Prefer, CertificateCheck::Nothing),
+            ("?sslmode=prefer", SslMode::Prefer, CertificateCheck::Nothing),
+            ("?sslmode=disable", SslMode::Disable, CertificateCheck::Nothing),
+            ("?sslmode=require", SslMode::Require, CertificateCheck::Nothing),
+            ("?sslmode=require&sslrootcert=ca.pem", SslMode::Require, CertificateCheck::Authority),
+            ("?sslrootcert=system", SslMode::Require, CertificateCheck::Host),
+            ("?sslmode=disable&sslrootcert=ca.pem", SslMode::Disable, CertificateCheck::Nothing),
         ] {
             let target = read(&format!("postgres://h/db{parameters}"));
             assert_eq!((target.config.get_ssl_mode(), target.check), (mode, check), "{parameters}");
         }
     }
 
-    /// libpq ignores it, although its author meant to authenticate the server.
+    /// libpq ignores `sslrootcert` then, although the url's author meant to authenticate the server.
     #[test]
-    fn authorities_that_would_be_ignored_are_refused() {
+    fn url_whose_sslrootcert_would_be_ignored_is_refused() {
         for parameters in
             ["sslrootcert=ca.pem", "sslmode=prefer&sslrootcert=ca.pem", "sslmode=prefer&sslrootcert=system"]
         {
@@ -363,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_are_not_authenticated_are_told_from_others() {
+    fn missing_authentication_is_explained() {
         for (url, why) in [
             ("postgres://h/db", "sslmode=prefer"),
             ("postgres://h/db?sslmode=disable", "encrypts nothing"),
@@ -372,8 +376,8 @@ mod tests {
             ("postgres://localhost,h/db", "sslmode=prefer"),
             ("host=localhost hostaddr=10.0.0.1", "sslmode=prefer"),
         ] {
-            let said = read(url).unauthenticated();
-            assert!(said.as_ref().is_some_and(|said| said.contains(why)), "{url}: {said:?}");
+            let reason = read(url).missing_authentication();
+            assert!(reason.as_ref().is_some_and(|reason| reason.contains(why)), "{url}: {reason:?}");
         }
         for url in [
             "postgres://h/db?sslmode=verify-full",
@@ -382,25 +386,25 @@ mod tests {
             "postgres:///db?host=/run/pg",
             "host=db hostaddr=::1",
         ] {
-            assert_eq!(read(url).unauthenticated(), None, "{url}");
+            assert_eq!(read(url).missing_authentication(), None, "{url}");
         }
     }
 
     #[test]
-    fn what_is_shown_is_all_but_the_password() {
-        for (url, shown) in [
+    fn description_has_everything_but_the_password() {
+        for (url, description) in [
             ("postgres://ann:s3cret@db/shop", "database \"shop\" at db:5432 as user \"ann\""),
             ("postgres://ann:s3cret@h1:1,h2:2/db", "database \"db\" at h1:1, h2:2 as user \"ann\""),
             ("host=h1,h2 port=7 user=ann password=s3cret", "database \"ann\" at h1:7, h2:7 as user \"ann\""),
             ("hostaddr=127.0.0.1 dbname=db", "database \"db\" at 127.0.0.1:5432 as the operating system's user"),
             ("postgres:///db?host=/run/pg&user=ann%40b", "database \"db\" at /run/pg:5432 as user \"ann@b\""),
         ] {
-            assert_eq!(read(url).shown(), shown);
+            assert_eq!(read(url).description(), description);
         }
     }
 
     #[test]
-    fn errors_quote_nothing() {
+    fn errors_do_not_quote_the_url() {
         for url in [
             "postgres://u:s3cret@h:port/db",
             "postgres://u:s3cret",

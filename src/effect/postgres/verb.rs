@@ -1,13 +1,13 @@
-//! What a statement of a user may begin with: known without a database, and without its driver.
+//! Checks the first word of a user's statement, without a database.
 
-/// What a statement may begin with. Whatever controls the transaction is not among them.
+/// The words that a statement may begin with. Statements that control the transaction are not among them.
 pub const VERBS: [&str; 10] =
     ["insert", "update", "delete", "merge", "select", "with", "values", "truncate", "call", "notify"];
 
-/// Checks the beginning of an SQL statement, without a database.
+/// Checks that an SQL statement begins with one of [`VERBS`], without a database.
 ///
 /// # Errors
-/// What it begins with in place of one of [`VERBS`]; quotes that word.
+/// A message that quotes the word with which the statement begins instead.
 pub fn check_verb(text: &str) -> Result<(), String> {
     let verb = first_word(text).to_ascii_lowercase();
     if VERBS.contains(&verb.as_str()) {
@@ -22,7 +22,7 @@ pub fn check_verb(text: &str) -> Result<(), String> {
     ))
 }
 
-/// The first word behind white space, comments and parentheses.
+/// The first word after white space, comments and opening parentheses.
 fn first_word(text: &str) -> &str {
     let mut rest = text;
     loop {
@@ -37,7 +37,7 @@ fn first_word(text: &str) -> &str {
     }
 }
 
-/// What follows the comment at the beginning; they nest.
+/// The text behind the comment at its beginning. Comments nest.
 fn behind_comment(text: &str) -> &str {
     let (mut depth, mut at) = (0_usize, 0);
     loop {

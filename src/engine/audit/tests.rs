@@ -45,16 +45,16 @@ fn written(dropped: &Dropped<'_>) -> Value {
     serde_json::from_slice(&out).expect("an audit record is JSON")
 }
 
-/// The key and the entry under which a record like this one is remembered.
+/// The key and the entry that a record with this value leaves in the store.
 fn entry_of(value: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut model = Model::new(Arc::new(RULES.clone()));
     model.judge(&record(0, value), 0);
-    let (key, entry) = model.entries().next().expect("it was remembered");
+    let (key, entry) = model.entries().next().expect("the record leaves an entry");
     (key.to_vec(), entry.to_vec())
 }
 
 #[test]
-fn stale_record_is_explained_with_what_it_lost_against() {
+fn stale_record_is_explained_with_the_entry_that_it_was_compared_with() {
     let (key, entry) = entry_of(br#"{"id":"a","v":12}"#);
     let entry = EntryRef::decode(&entry).unwrap();
     let known = entry.contents.digests().next().expect("contents are compared").hex();
@@ -81,9 +81,9 @@ fn stale_record_is_explained_with_what_it_lost_against() {
 #[test]
 fn unread_fields_are_null() {
     let record = Record { timestamp: None, ..record(7, b"{}") };
-    let said = written(&dropped(&record, Reason::Replayed));
+    let audit_record = written(&dropped(&record, Reason::Replayed));
     for field in ["timestamp", "identity", "version", "epoch", "contents", "against"] {
-        assert_eq!(said[field], Value::Null, "{field}");
+        assert_eq!(audit_record[field], Value::Null, "{field}");
     }
     let unseen = EntryRef {
         last_seen: NO_TIME,
@@ -95,16 +95,16 @@ fn unread_fields_are_null() {
         key_hash: None,
         contents: crate::format::Contents::NONE,
     };
-    let said = written(&Dropped { against: Some(unseen), ..dropped(&record, Reason::Seen) });
-    assert_eq!(said["against"], json!({"version": null, "epoch": null, "last_seen": null, "contents": []}));
+    let audit_record = written(&Dropped { against: Some(unseen), ..dropped(&record, Reason::Seen) });
+    assert_eq!(audit_record["against"], json!({"version": null, "epoch": null, "last_seen": null, "contents": []}));
 }
 
 #[test]
-fn long_description_is_cut() {
+fn long_description_is_truncated() {
     let epoch = quoted(&"ä".repeat(6_000));
     let record = record(7, b"{}");
-    let said = written(&Dropped { epoch: Some(epoch), ..dropped(&record, Reason::Seen) });
-    let cut = said["epoch"].as_str().expect("a string");
-    assert!(cut.starts_with("\"ää") && cut.ends_with(CUT), "{}", &cut[..20]);
-    assert!(cut.len() <= DESCRIBED_BYTES_MAX + CUT.len());
+    let audit_record = written(&Dropped { epoch: Some(epoch), ..dropped(&record, Reason::Seen) });
+    let truncated = audit_record["epoch"].as_str().expect("a string");
+    assert!(truncated.starts_with("\"ää") && truncated.ends_with(TRUNCATED_END), "{}", &truncated[..20]);
+    assert!(truncated.len() <= DESCRIBED_BYTES_MAX + TRUNCATED_END.len());
 }

@@ -1,5 +1,5 @@
-//! Watches the thread on which a lane's handlers run. A function that blocks it stops all handlers and their timeouts,
-//! its own included, since timeouts run on the same thread. No timeout can end it, so it is reported.
+//! Watches the thread on which a lane's handlers run. A function that blocks the thread stops all handlers and
+//! all timeouts, its own included, since timeouts run on the same thread. No timeout can end it, so it is reported.
 
 use std::time::Duration;
 
@@ -10,32 +10,32 @@ use super::{Calling, Windows};
 
 /// How long a function has to block its thread before that is reported: a shorter time may be a busy machine.
 const BLOCKED_MIN: Duration = Duration::from_secs(5);
-/// How often it is reported again.
+/// The interval between reports of a thread that stays blocked.
 const REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The last report of a blocked thread.
 #[derive(Debug, Default)]
 pub struct Blocked {
-    /// The call that blocks it, and when that was last reported, on the monotonic clock.
+    /// The call that blocks the thread, and when that was last reported, on the monotonic clock.
     last: Option<(CallNumber, Duration)>,
 }
 
-/// What there is to report.
+/// What to report after a check.
 #[derive(Debug, PartialEq, Eq)]
 enum Report {
     Nothing,
-    Blocks,
-    Over,
+    Blocked,
+    Released,
 }
 
 impl Blocked {
-    /// What to report now that `blocked` is the call whose handler blocks the thread, if one does.
-    fn next_report(&mut self, blocked: Option<CallNumber>, now: Duration) -> Report {
-        match (blocked, self.last) {
+    /// What to report now; `blocking_call` is the call whose handler blocks the thread, if any.
+    fn next_report(&mut self, blocking_call: Option<CallNumber>, now: Duration) -> Report {
+        match (blocking_call, self.last) {
             (None, None) => Report::Nothing,
             (None, Some(_)) => {
                 self.last = None;
-                Report::Over
+                Report::Released
             }
             (Some(number), Some((last, reported_at)))
                 if last == number && now.saturating_sub(reported_at) < REPORT_INTERVAL =>
@@ -44,7 +44,7 @@ impl Blocked {
             }
             (Some(number), _) => {
                 self.last = Some((number, now));
-                Report::Blocks
+                Report::Blocked
             }
         }
     }
@@ -58,7 +58,7 @@ impl Calling {
         let report = self.blocked.next_report(blocked.map(|(number, _)| number), context.clock.monotonic());
         let topology = &context.topology.name;
         match (report, blocked) {
-            (Report::Blocks, Some((number, since))) => {
+            (Report::Blocked, Some((number, since))) => {
                 let owner = self.under_way.get(&number).copied();
                 let place = owner.and_then(|(id, offset)| {
                     let window = windows.window(id)?;
@@ -68,11 +68,11 @@ impl Calling {
                     topology,
                     record = place,
                     blocked_s = since.as_secs(),
-                    "a handler keeps its thread without an await: the lane's other handlers wait, and no timeout ends \
-                     it; move what blocks or computes for long into tokio::task::spawn_blocking"
+                    "a handler blocks its thread: the lane's other handlers wait, and no timeout can end it; move \
+                     blocking calls and long computations into tokio::task::spawn_blocking"
                 );
             }
-            (Report::Over, _) => tracing::info!(topology, "the handler no longer blocks its thread"),
+            (Report::Released, _) => tracing::info!(topology, "the handler no longer blocks its thread"),
             _ => {}
         }
     }
@@ -83,20 +83,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocked_thread_is_reported_at_intervals_and_once_when_it_is_free_again() {
+    fn blocked_thread_is_reported_at_intervals_and_its_release_once() {
         let mut blocked = Blocked::default();
         let second = Duration::from_secs;
-        let looks = [
+        let checks = [
             (None, 0, Report::Nothing),
-            (Some(7), 5, Report::Blocks),
+            (Some(7), 5, Report::Blocked),
             (Some(7), 34, Report::Nothing),
-            (Some(7), 35, Report::Blocks),
-            (Some(8), 36, Report::Blocks),
-            (None, 37, Report::Over),
+            (Some(7), 35, Report::Blocked),
+            (Some(8), 36, Report::Blocked),
+            (None, 37, Report::Released),
             (None, 38, Report::Nothing),
-            (Some(8), 39, Report::Blocks),
+            (Some(8), 39, Report::Blocked),
         ];
-        for (number, at, expected) in looks {
+        for (number, at, expected) in checks {
             assert_eq!(blocked.next_report(number, second(at)), expected, "{number:?} at {at}");
         }
     }

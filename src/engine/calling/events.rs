@@ -1,45 +1,45 @@
-//! Handles provider events: responses, and handlers' progress during an attempt.
+//! Handles the driver's events: ended attempts, and the progress that handlers report during an attempt.
 
 use std::time::Duration;
 
-use crate::effect::call::{Action, Answer, Class, Event, Now, Policy, Stage, Status};
-use crate::effect::provider::{Asks, CallNumber, Heard, Told};
+use crate::effect::call::{Action, AttemptOutcome, Class, Event, Now, Policy, Stage, Status};
+use crate::effect::provider::{AttemptEnd, CallNumber, HandlerReport, Payload};
 use crate::engine::context::Context;
 use crate::engine::crash;
 use crate::sabotage::{self, Sabotage};
 use crate::topology::sink::Terms;
 
-use super::window::{Called, LastAnswer, Slot, SlotStage, Steps, Window};
+use super::window::{CalledRecord, LastResponse, ReportedSteps, Slot, SlotStage, Window};
 use super::{Calling, Windows};
 
 impl Calling {
-    /// Passes the driver's events to their records. Returns whether there were any.
+    /// Applies the driver's events to their records. Returns whether there were any.
     pub fn handle_events(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) -> bool {
         let mut has_events = self.handle_progress(windows);
-        while let Some(heard) = self.next_ended(windows) {
+        while let Some(ended) = self.next_ended_attempt(windows) {
             has_events = true;
             let now = Self::now(context);
-            self.count_attempt(&terms.policy, &heard);
-            let (owner, was_held) = (self.under_way.remove(&heard.number), self.health.is_held());
-            let ends_hold = self.health.on_answer(&terms.policy, heard.number, &heard.answer, now.monotonic);
-            if ends_hold && self.said.forget() {
+            self.count_attempt(&terms.policy, &ended);
+            let (owner, was_held) = (self.under_way.remove(&ended.number), self.health.is_held());
+            let ends_hold = self.health.on_attempt_end(&terms.policy, ended.number, &ended.outcome, now.monotonic);
+            if ends_hold && self.logged_reasons.forget() {
                 tracing::info!(topology = context.topology.name, "the provider works again");
             }
             let Some((id, offset)) = owner else { continue };
             let Some(window) = windows.window(id) else { continue };
-            let Some(at) = window.find(offset) else { continue };
-            let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { continue };
-            if called.number == heard.number {
-                self.on_answer(context, terms, called, heard, now);
+            let Some(index) = window.find(offset) else { continue };
+            let SlotStage::Called(called) = &mut window.slot_mut(index).stage else { continue };
+            if called.number == ended.number {
+                self.on_attempt_end(context, terms, called, ended, now);
                 crash::point(crash::Point::AfterAnswer);
             }
-            // At once: otherwise the driver would go on sending queued calls while further answers are handled.
+            // Immediately: otherwise the driver would continue to send queued calls while further events are handled.
             if self.health.is_held() && !was_held {
-                self.withdraw_all(context, terms, windows);
+                self.withdraw_all_but_probe(context, terms, windows);
             }
         }
         if self.health.is_held() {
-            self.withdraw_all(context, terms, windows);
+            self.withdraw_all_but_probe(context, terms, windows);
         }
         self.metrics.in_flight(self.calls.in_flight());
         self.metrics.held(self.health.is_held());
@@ -47,20 +47,21 @@ impl Calling {
         has_events
     }
 
-    /// The next attempt that is over. Progress that it reported before its end may have arrived only now: it is handled
-    /// first, since later progress belongs to the next attempt, which has the same call number.
-    fn next_ended(&mut self, windows: &mut impl Windows) -> Option<Heard> {
-        let heard = self.calls.take()?;
+    /// The next ended attempt. Progress that it reported before its end may have arrived only now. That progress is
+    /// handled first, since later progress belongs to the next attempt, which has the same call number.
+    fn next_ended_attempt(&mut self, windows: &mut impl Windows) -> Option<AttemptEnd> {
+        let ended = self.calls.take()?;
         self.handle_progress(windows);
-        Some(heard)
+        Some(ended)
     }
 
-    /// Passes the progress that handlers report during an attempt to their records. Returns whether there was any.
+    /// Applies the progress that handlers report during an attempt to their records. Returns whether there was any.
     fn handle_progress(&mut self, windows: &mut impl Windows) -> bool {
         let mut has_events = false;
-        while let Some(progress) = self.calls.told() {
+        while let Some(progress) = self.calls.take_report() {
             has_events = true;
-            let (Told::Steps { number, attempt, .. } | Told::Stops { number, attempt, .. }) = &progress;
+            let (HandlerReport::Steps { number, attempt, .. } | HandlerReport::Stops { number, attempt, .. }) =
+                &progress;
             let (number, attempt) = (*number, *attempt);
             let Some(slot) = self.slot_of_attempt(windows, number, attempt) else {
                 // The commit that the handler waits for will never come.
@@ -71,13 +72,13 @@ impl Calling {
             let place = slot.place();
             let SlotStage::Called(called) = &mut slot.stage else { continue };
             match progress {
-                Told::Steps { steps, .. } => {
-                    called.steps = Some(Steps { steps, written_ms: None });
+                HandlerReport::Steps { steps, .. } => {
+                    called.reported_steps = Some(ReportedSteps { steps, written_ms: None });
                     if sabotage::is_on(Sabotage::StepBeforeJournal) {
-                        self.calls.journaled(number, called.call.first_at_ms().unwrap_or_default());
+                        self.calls.resume_after_commit(number, called.call.first_at_ms().unwrap_or_default());
                     }
                 }
-                Told::Stops { reason, .. } => {
+                HandlerReport::Stops { reason, .. } => {
                     slot.stage = SlotStage::Stops(format!("{place}: {reason}"));
                     self.forget_call(number);
                 }
@@ -86,7 +87,7 @@ impl Calling {
         has_events
     }
 
-    /// The slot that waits for this attempt.
+    /// The slot whose call waits for this attempt.
     fn slot_of_attempt<'w>(
         &self,
         windows: &'w mut impl Windows,
@@ -95,84 +96,96 @@ impl Calling {
     ) -> Option<&'w mut Slot> {
         let (id, offset) = self.under_way.get(&number).copied()?;
         let window = windows.window(id)?;
-        let at = window.find(offset)?;
-        let SlotStage::Called(called) = &window.slot(at).stage else { return None };
+        let index = window.find(offset)?;
+        let SlotStage::Called(called) = &window.slot(index).stage else { return None };
         let is_awaited =
             called.number == number && called.call.attempt() == attempt && called.call.stage() == Stage::Sent;
-        is_awaited.then(|| window.slot_mut(at))
+        is_awaited.then(|| window.slot_mut(index))
     }
 
     /// Stops a window's handlers that wait for a commit. The outcomes of their steps are still written, and the next
-    /// owner goes on from there.
+    /// owner continues after these steps.
     pub fn stop_handlers(&mut self, context: &Context, terms: &Terms, window: &mut Window) {
         let now = Self::now(context);
-        for at in 0..window.len() {
-            let waits = |called: &Called| called.call.stage() == Stage::Sent && called.has_steps_due();
-            if !matches!(&window.slot(at).stage, SlotStage::Called(called) if waits(called)) {
+        for index in 0..window.len() {
+            let waits = |called: &CalledRecord| called.call.stage() == Stage::Sent && called.has_unwritten_steps();
+            if !matches!(&window.slot(index).stage, SlotStage::Called(called) if waits(called)) {
                 continue;
             }
-            let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { continue };
+            let SlotStage::Called(called) = &mut window.slot_mut(index).stage else { continue };
             self.calls.abandon(called.number);
             let attempt = called.call.attempt();
-            called.steps.iter_mut().for_each(Steps::take_mark_back);
-            called.steps.take_if(|steps| steps.steps.is_empty());
+            called.reported_steps.iter_mut().for_each(ReportedSteps::remove_begin_mark);
+            called.reported_steps.take_if(|steps| steps.steps.is_empty());
             let (number, random) = (called.number, &mut self.random);
             let event = Event::Withdrawn { attempt };
-            called.apply_event(&terms.policy, event, now, &mut |most| random.up_to(most));
+            called.apply_event(&terms.policy, event, now, &mut |max| random.up_to(max));
             self.forget_call(number);
         }
     }
 
     /// Counts an attempt, even if its record no longer waits for it.
-    fn count_attempt(&self, policy: &Policy, heard: &Heard) {
-        let class = policy.answers.read(&heard.answer, policy.key.is_some()).class;
-        let is_sent = matches!(heard.answer, Answer::Status(_) | Answer::Refused | Answer::HalfDone | Answer::Lost);
-        self.metrics.attempt(class as usize, is_sent.then_some(heard.took));
+    fn count_attempt(&self, policy: &Policy, ended: &AttemptEnd) {
+        let class = policy.answers.read(&ended.outcome, policy.key.is_some()).class;
+        let is_sent = matches!(
+            ended.outcome,
+            AttemptOutcome::Status(_) | AttemptOutcome::Refused | AttemptOutcome::HalfDone | AttemptOutcome::Lost
+        );
+        self.metrics.attempt(class as usize, is_sent.then_some(ended.duration));
     }
 
-    /// Passes the end of an attempt to its call.
-    fn on_answer(&mut self, context: &Context, terms: &Terms, called: &mut Called, heard: Heard, now: Now) {
-        let Heard { attempt, answer, body, message, .. } = heard;
-        let answer = if sabotage::is_on(Sabotage::ReplayTakenForResult) { as_result(answer) } else { answer };
-        let class = terms.policy.answers.read(&answer, terms.policy.key.is_some()).class;
+    /// Applies the end of an attempt to its call.
+    fn on_attempt_end(
+        &mut self,
+        context: &Context,
+        terms: &Terms,
+        called: &mut CalledRecord,
+        ended: AttemptEnd,
+        now: Now,
+    ) {
+        let AttemptEnd { attempt, outcome, body, message, .. } = ended;
+        let outcome = if sabotage::is_on(Sabotage::ReplayTakenForResult) { as_success(outcome) } else { outcome };
+        let class = terms.policy.answers.read(&outcome, terms.policy.key.is_some()).class;
         let is_down = called.ended_at.is_some_and(|ended_at| self.health.is_down_since(ended_at, class));
         let is_down = is_down && !sabotage::is_on(Sabotage::LetterWhileDown);
-        // `Retry-After` applies to all calls.
-        let is_refused = class == Class::Hold && !matches!(answer, Answer::Status(Status { retry_after: Some(_), .. }));
+        // A refusal with `Retry-After` delays all calls.
+        let is_refused =
+            class == Class::Hold && !matches!(outcome, AttemptOutcome::Status(Status { retry_after: Some(_), .. }));
         called.ended_at = Some(now.monotonic);
-        // The handler's thread ended during the attempt: the step is repeated, under the same key.
-        called.steps.take_if(|steps| steps.written_ms.is_none());
+        // The attempt ended with a step that is not in the open transaction: the step is repeated, under the same key.
+        called.reported_steps.take_if(|steps| steps.written_ms.is_none());
         let random = &mut self.random;
-        let event = Event::Answered { attempt, answer, is_down };
-        let action = called.apply_event(&terms.policy, event, now, &mut |most| random.up_to(most));
-        let status = match (answer, &called.asks) {
-            (Answer::Status(status), Asks::Http(_)) => Some(status.code),
-            // The driver makes up the status codes of handlers.
+        let event = Event::AttemptEnded { attempt, outcome, is_down };
+        let action = called.apply_event(&terms.policy, event, now, &mut |max| random.up_to(max));
+        let status = match (outcome, &called.payload) {
+            (AttemptOutcome::Status(status), Payload::Http(_)) => Some(status.code),
+            // The driver assigns status codes to the outcomes of handlers; they are not shown.
             _ => None,
         };
-        let (body, is_hidden) = self.secrets.hide(body);
-        if is_hidden && !std::mem::replace(&mut self.has_hidden, true) {
+        let (body, is_redacted) = self.secrets.redact(body);
+        if is_redacted && !std::mem::replace(&mut self.has_reported_secret, true) {
             tracing::warn!(
                 topology = context.topology.name,
-                "an answer contains a secret from `sink.http.headers`; only the digest of such an answer is kept"
+                "a response contains a secret from `sink.http.headers`; only the digest of such a response is stored"
             );
         }
-        called.last_answer = Some(LastAnswer { status, body, message });
+        called.last_response = Some(LastResponse { status, body, message });
         match action {
             Some(Action::Hold(until)) => {
-                let reason = called.last_answer.as_ref().and_then(LastAnswer::words).unwrap_or_default();
+                let reason = called.last_response.as_ref().and_then(LastResponse::describe).unwrap_or_default();
                 self.hold_calls(context, terms, (until, is_refused), reason, now.monotonic);
             }
-            // If calls are held, the next try waits as well.
-            Some(Action::SendAt(at)) => {
-                let until = if is_refused { self.refused_until(terms, at, now.monotonic) } else { at };
-                self.health.put_off(until);
+            // If calls are held, the next probe waits as well.
+            Some(Action::SendAt(until)) => {
+                let until = if is_refused { self.others_wait_until(terms, until, now.monotonic) } else { until };
+                self.health.delay_probe(until);
             }
             _ => {}
         }
     }
 
-    /// A call waits until `until`, since the provider did not answer it, or refused it: the others wait as well.
+    /// Holds all calls, since the provider did not respond to a call, or refused it. That call itself waits until
+    /// `until`.
     fn hold_calls(
         &mut self,
         context: &Context,
@@ -181,37 +194,38 @@ impl Calling {
         reason: String,
         now: Duration,
     ) {
-        let failed = self.health.failures();
-        let others_until = match failed {
-            _ if is_refused => self.refused_until(terms, until, now),
+        let failures = self.health.failures();
+        let others_until = match failures {
+            _ if is_refused => self.others_wait_until(terms, until, now),
             0 => until.max(now),
-            failed => until.max(now + terms.policy.retry.wait(failed, &mut |most| self.random.up_to(most))),
+            failures => until.max(now + terms.policy.retry.wait(failures, &mut |max| self.random.up_to(max))),
         };
         self.health.hold(others_until);
-        // The first refusal may be about its record alone.
-        if !(is_refused && failed == 0) && self.said.is_due(&reason, now) {
+        // The first refusal may concern its record alone.
+        if !(is_refused && failures == 0) && self.logged_reasons.is_due(&reason, now) {
             tracing::warn!(topology = context.topology.name, reason, "no call gets through; trying one at a time");
         }
     }
 
-    /// Until when the other calls wait for a refused call, which itself waits until `until`.
-    fn refused_until(&mut self, terms: &Terms, until: Duration, now: Duration) -> Duration {
+    /// Until when the other calls wait after a refusal; the refused call itself waits until `until`.
+    fn others_wait_until(&mut self, terms: &Terms, until: Duration, now: Duration) -> Duration {
         let random = &mut self.random;
-        self.health.refused_until(until, now, |failed| terms.policy.retry.wait(failed, &mut |most| random.up_to(most)))
+        self.health
+            .others_wait_until(until, now, |failures| terms.policy.retry.wait(failures, &mut |max| random.up_to(max)))
     }
 }
 
-/// For a sabotage: treats a replayed answer as a success.
-fn as_result(answer: Answer) -> Answer {
-    match answer {
-        Answer::Status(status) if status.is_replayed => Answer::Status(Status { code: 201, ..status }),
-        answer => answer,
+/// For a sabotage: treats a replayed response as a success.
+fn as_success(outcome: AttemptOutcome) -> AttemptOutcome {
+    match outcome {
+        AttemptOutcome::Status(status) if status.is_replayed => AttemptOutcome::Status(Status { code: 201, ..status }),
+        outcome => outcome,
     }
 }
 
-impl LastAnswer {
-    /// The answer in words; `None` if there is nothing to say.
-    pub fn words(&self) -> Option<String> {
+impl LastResponse {
+    /// A description of the response; `None` if there is neither a status nor a message.
+    pub fn describe(&self) -> Option<String> {
         match (self.status, &self.message) {
             (Some(status), Some(message)) => Some(format!("it answered {status}: {message}")),
             (Some(status), None) => Some(format!("it answered {status}")),
@@ -222,38 +236,40 @@ impl LastAnswer {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: an attempt's progress is handled before its end, however late its lane looks.
+    //! Goal: an attempt's progress is handled before its end, however late its lane polls the driver.
 
     use std::collections::HashMap;
 
     use super::*;
-    use crate::effect::provider::{Body, Calls, OwnedHow, OwnedStep, Request};
+    use crate::effect::provider::{Body, Calls, OwnedStep, OwnedStepState, Request};
     use crate::engine::calling::blocked::Blocked;
     use crate::engine::calling::health::Health;
-    use crate::engine::calling::judging::Round;
-    use crate::engine::calling::numbers::{Numbers, Random};
+    use crate::engine::calling::judging::JudgingBuffers;
+    use crate::engine::calling::numbers::{CallNumbers, Random};
     use crate::engine::calling::secrets::Secrets;
     use crate::engine::calling::window::tests::{handled, window};
     use crate::engine::share::TaskId;
-    use crate::engine::sink_trouble::Said;
+    use crate::engine::sink_trouble::LoggedReasons;
     use crate::format::Outcome;
     use crate::observe::Metrics;
     use crate::rendering::work::Asker;
 
-    /// A driver whose handler reports a step and ends after the lane has called `told` and before it calls `take`.
-    struct Quick {
-        /// What it reports once the lane calls `take`.
-        unreported: Option<Told>,
-        told: Option<Told>,
-        heard: Option<Heard>,
+    /// A driver whose handler reports a step, and ends, after the lane has called `take_report` and before it calls
+    /// `take`.
+    struct QuickDriver {
+        /// The report that becomes available once the lane calls `take`.
+        unreported: Option<HandlerReport>,
+        /// The report that `take_report` returns next.
+        available: Option<HandlerReport>,
+        ended: Option<AttemptEnd>,
     }
 
-    impl Calls for Quick {
+    impl Calls for QuickDriver {
         fn submit(&mut self, _: Request) {}
 
-        fn take(&mut self) -> Option<Heard> {
-            self.told = self.unreported.take();
-            self.heard.take()
+        fn take(&mut self) -> Option<AttemptEnd> {
+            self.available = self.unreported.take();
+            self.ended.take()
         }
 
         fn withdraw(&mut self, _: CallNumber) -> bool {
@@ -264,19 +280,19 @@ mod tests {
             0
         }
 
-        fn told(&mut self) -> Option<Told> {
-            self.told.take()
+        fn take_report(&mut self) -> Option<HandlerReport> {
+            self.available.take()
         }
     }
 
-    struct OneWindow(Window);
+    struct SingleWindow(Window);
 
-    impl Windows for OneWindow {
+    impl Windows for SingleWindow {
         fn window(&mut self, _: TaskId) -> Option<&mut Window> {
             Some(&mut self.0)
         }
 
-        fn at_work(&self) -> Vec<TaskId> {
+        fn active_tasks(&self) -> Vec<TaskId> {
             vec![0]
         }
     }
@@ -285,13 +301,13 @@ mod tests {
     fn progress_of_an_attempt_is_handled_before_its_end() {
         let mut window = window(&[], 0..1);
         handled(&mut window, 0);
-        let steps = vec![OwnedStep { name: "charge".to_owned(), how: OwnedHow::Done(b"1".to_vec()) }];
+        let steps = vec![OwnedStep { name: "charge".to_owned(), how: OwnedStepState::Done(b"1".to_vec()) }];
         let (number, attempt) = (5, 1);
-        let (answer, body, message, took) = (Answer::Lost, Body::None, None, std::time::Duration::ZERO);
-        let driver = Quick {
-            unreported: Some(Told::Steps { number, attempt, steps: steps.clone() }),
-            told: None,
-            heard: Some(Heard { number, attempt, answer, body, message, took }),
+        let (outcome, body, message, duration) = (AttemptOutcome::Lost, Body::None, None, std::time::Duration::ZERO);
+        let driver = QuickDriver {
+            unreported: Some(HandlerReport::Steps { number, attempt, steps: steps.clone() }),
+            available: None,
+            ended: Some(AttemptEnd { number, attempt, outcome, body, message, duration }),
         };
         let mut calling = Calling {
             calls: Box::new(driver),
@@ -300,23 +316,23 @@ mod tests {
             health: Health::default(),
             blocked: Blocked::default(),
             secrets: Secrets::default(),
-            has_hidden: false,
-            has_enough: false,
+            has_reported_secret: false,
+            has_enough_unsent: false,
             committed_at: None,
             metrics: Metrics::new().calls(
                 "t",
                 "handler",
                 (&Class::ALL.map(Class::as_str), &Outcome::ALL.map(Outcome::as_str)),
             ),
-            said: Said::default(),
-            numbers: Numbers::default(),
+            logged_reasons: LoggedReasons::default(),
+            numbers: CallNumbers::default(),
             asker: Asker::Handler("t".into()),
-            round: Round::default(),
+            judging_buffers: JudgingBuffers::default(),
         };
-        let mut windows = OneWindow(window);
+        let mut windows = SingleWindow(window);
         assert!(!calling.handle_progress(&mut windows));
-        assert!(calling.next_ended(&mut windows).is_some());
+        assert!(calling.next_ended_attempt(&mut windows).is_some());
         let SlotStage::Called(called) = &windows.0.slot(0).stage else { panic!("the slot holds no call") };
-        assert_eq!(called.steps, Some(Steps { steps, written_ms: None }));
+        assert_eq!(called.reported_steps, Some(ReportedSteps { steps, written_ms: None }));
     }
 }

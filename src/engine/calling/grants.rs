@@ -2,17 +2,17 @@
 //!
 //! After a restore, every unsettled record before that offset counts as called: a refusal then says nothing about an
 //! earlier attempt, so the call is in doubt. So a grant reaches no further than necessary: about as far as the next
-//! transactions will come and, after an orderly stop, only to the last call that is still open. Grants of former owners
-//! always stay: those owners may have called under them, and a frozen one still may.
+//! transactions will reach and, after an orderly stop, only to the last call that is still open. Grants of former
+//! owners are always kept: those owners may have called under them, and a frozen owner still may.
 
 use crate::effect::call::{KeyWindow, Policy, Reserve};
 use crate::engine::share::Position;
 use crate::format::Called as Granted;
 
-use super::window::{Called, Slot, SlotStage, Window};
+use super::window::{CalledRecord, Slot, SlotStage, Window};
 
-/// The grant that the next transaction writes: up to `end`, if it may be extended; `None` if the topology reserves each
-/// call. `position` is as of that transaction.
+/// The grant that the next transaction writes: it reaches up to `end`, if it may be extended; `None` if the topology
+/// reserves each call. `position` is the task's position in that transaction.
 ///
 /// The time of a grant is renewed only if neither this owner nor a former one can have called under it. Once it is too
 /// old to authorise calls, the grant is not extended either, so that the settled prefix reaches its end.
@@ -23,7 +23,7 @@ pub fn next(policy: &Policy, window: &Window, position: &Position, end: i64, wal
     };
     let has_begun = |slot: &Slot| match &slot.stage {
         SlotStage::Called(called) => called.call.first_at_ms().is_some(),
-        // Its call may have been sent: see [`end_of_open`].
+        // Its call may have been sent: see `shortened_end`.
         SlotStage::Stops(_) => true,
         SlotStage::Unjudged | SlotStage::Judged(_) | SlotStage::Settled => false,
     };
@@ -41,11 +41,13 @@ fn key_window(policy: &Policy) -> Option<KeyWindow> {
     policy.key.filter(|_| policy.reserve == Reserve::Auto)
 }
 
-/// Where the grants of a leaving task may end: after the last unsettled call that may have been sent. A record at which
-/// the task stops counts as well: the transaction with its reservation may have been aborted.
-pub fn end_of_open(window: &Window, position: &Position) -> Option<i64> {
+/// The offset to which a leaving task can shorten its grants, if they reach further: after the last unsettled call that
+/// may have been sent. A record at which the task stops counts as well: the transaction with its reservation may have
+/// been aborted.
+pub fn shortened_end(window: &Window, position: &Position) -> Option<i64> {
     let granted = position.calls.called.last()?;
-    let is_open = |called: &Called| called.call.attempt() > 0 && called.call.may_have_acted() && !called.is_written;
+    let is_open =
+        |called: &CalledRecord| called.call.attempt() > 0 && called.call.may_have_acted() && !called.is_written;
     let open_to = window.slots().filter_map(|slot| match &slot.stage {
         SlotStage::Called(called) if is_open(called) => Some(slot.offset() + 1),
         SlotStage::Stops(_) => Some(slot.offset() + 1),

@@ -1,5 +1,5 @@
-//! Writes the answers of calls to the results topic: once when a record is settled, and again for each duplicate that
-//! is to be answered.
+//! Writes the responses of calls to the results topic: once when a record is settled, and again for each duplicate if
+//! the topology repeats results.
 
 use crate::cluster::{Cluster, Message};
 use crate::effect::provider::Body;
@@ -9,16 +9,16 @@ use crate::record::{HeaderBuf, Record};
 
 use sha2::{Digest, Sha256};
 
-use super::window::{Called, LastAnswer};
-use super::writing::Pen;
+use super::window::{CalledRecord, LastResponse};
+use super::writing::SlotWriter;
 
-impl<C: Cluster> Pen<'_, '_, C> {
-    /// Writes the answer of a call. If Kafka has refused it before, with the message `kafka_refusal`, the body is left
-    /// out.
+impl<C: Cluster> SlotWriter<'_, '_, C> {
+    /// Writes the response of a call. If Kafka has refused it before, with the message `kafka_refusal`, the body is
+    /// omitted.
     pub(super) fn write_result(
         &mut self,
         record: &Record<'_>,
-        called: &Called,
+        called: &CalledRecord,
         kafka_refusal: Option<&str>,
     ) -> Result<(), Failure> {
         match result_of(called) {
@@ -27,8 +27,8 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    /// Answers a duplicate with the remembered result.
-    pub(super) fn answer_duplicate(
+    /// Writes the remembered result once more, for a duplicate.
+    pub(super) fn repeat_result(
         &mut self,
         record: &Record<'_>,
         former: &[u8],
@@ -60,12 +60,12 @@ impl<C: Cluster> Pen<'_, '_, C> {
             headers: Default::default(),
             timestamp: record.timestamp,
         };
-        let send = |pen: &mut Self, result, kafka_refusal: Option<&str>| {
-            let (mut headers, value) = headers(record, (how, result), is_repeated);
+        let send = |writer: &mut Self, result, kafka_refusal: Option<&str>| {
+            let (mut headers, value) = result_record(record, (how, result), is_repeated);
             if let Some(kafka_refusal) = kafka_refusal {
-                push(&mut headers, "unsent", kafka_refusal);
+                push_header(&mut headers, "unsent", kafka_refusal);
             }
-            pen.outlet.send(&Message { value, headers: headers.as_headers(), ..message })
+            writer.outlet.send(&Message { value, headers: headers.as_headers(), ..message })
         };
         let refusal = match kafka_refusal {
             None => match send(self, result, None)? {
@@ -84,19 +84,19 @@ impl<C: Cluster> Pen<'_, '_, C> {
     }
 }
 
-fn push(headers: &mut HeaderBuf, name: &str, value: &str) {
+fn push_header(headers: &mut HeaderBuf, name: &str, value: &str) {
     headers.push(format!("__ratchet.result.{name}").as_bytes(), Some(value.as_bytes()));
 }
 
-/// A handler's reply has no status.
-fn push_status(headers: &mut HeaderBuf, status: u16) {
+/// Adds the status header; a handler's response has no status.
+fn push_status_header(headers: &mut HeaderBuf, status: u16) {
     if status != 0 {
-        push(headers, "status", &status.to_string());
+        push_header(headers, "status", &status.to_string());
     }
 }
 
-/// The headers of a result's record, and its value.
-fn headers<'a>(
+/// The headers and the value of the record that carries a result.
+fn result_record<'a>(
     record: &Record<'_>,
     (how, result): (How, Option<ResultRef<'a>>),
     is_repeated: bool,
@@ -104,25 +104,25 @@ fn headers<'a>(
     let mut headers = HeaderBuf::default();
     let (partition, offset) = (record.partition.to_string(), record.offset.to_string());
     for (name, value) in [("topic", record.topic), ("partition", &partition), ("offset", &offset)] {
-        push(&mut headers, name, value);
+        push_header(&mut headers, name, value);
     }
-    push(&mut headers, "verdict", how.as_str());
+    push_header(&mut headers, "verdict", how.as_str());
     if is_repeated {
-        push(&mut headers, "repeated", "true");
+        push_header(&mut headers, "repeated", "true");
     }
     let value = match result {
         Some(ResultRef::Whole { status, body }) => {
-            push_status(&mut headers, status);
+            push_status_header(&mut headers, status);
             Some(body)
         }
         Some(ResultRef::Digest { status, sha256, bytes }) => {
-            push_status(&mut headers, status);
-            push(&mut headers, "digest", &format!("sha256:{}", hex(&sha256)));
-            push(&mut headers, "bytes", &bytes.to_string());
+            push_status_header(&mut headers, status);
+            push_header(&mut headers, "digest", &format!("sha256:{}", hex(&sha256)));
+            push_header(&mut headers, "bytes", &bytes.to_string());
             None
         }
         Some(ResultRef::Reason(reason)) => {
-            push(&mut headers, "reason", reason);
+            push_header(&mut headers, "reason", reason);
             None
         }
         None => None,
@@ -140,9 +140,9 @@ fn digest(result: ResultRef<'_>) -> ResultRef<'_> {
     }
 }
 
-/// The result that is remembered of a call's last answer.
-pub(super) fn result_of(called: &Called) -> Option<ResultRef<'_>> {
-    let LastAnswer { status, body, .. } = called.last_answer.as_ref()?;
+/// The result to remember: a call's last response.
+pub(super) fn result_of(called: &CalledRecord) -> Option<ResultRef<'_>> {
+    let LastResponse { status, body, .. } = called.last_response.as_ref()?;
     let status = status.unwrap_or_default();
     Some(match body {
         Body::Whole(body) => ResultRef::Whole { status, body },

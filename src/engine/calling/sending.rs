@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::effect::call::{Action, Event, Key, KeyOf, Now, Stage};
-use crate::effect::provider::{Asks, CallNumber, Rendered, Request};
+use crate::effect::call::{Action, Event, Key, KeyParts, Now, Stage};
+use crate::effect::provider::{CallNumber, Payload, RenderedRequest, Request};
 use crate::engine::context::Context;
 use crate::engine::crash;
 use crate::engine::share::TaskId;
@@ -12,34 +12,34 @@ use crate::sabotage::{self, Sabotage};
 use crate::topology::sink::Terms;
 
 use super::health::Health;
-use super::window::{Called, SlotStage, Window};
+use super::window::{CalledRecord, SlotStage, Window};
 use super::{Calling, Windows};
 
-/// The most calls that the driver may queue per call that may be under way. They keep it busy for the milliseconds in
-/// which the lane does something else. Behind a longer queue, a repeated call would wait too long.
+/// The most calls that the driver may queue, per call that may be in flight. The queue keeps the driver busy for the
+/// milliseconds in which the lane does something else. Behind a longer queue, a retried call would wait too long.
 const QUEUED_PER_CALL: usize = 2;
-/// The driver may always queue this many.
+/// The driver may always queue this many calls.
 const QUEUED_MIN: usize = 64;
-/// How many unsent calls are enough, per call that may be under way: with that many, nothing more is read. A
-/// transaction that authorises calls takes 10 ms or more, in which a fast provider handles hundreds.
+/// How many unsent calls are enough, per call that may be in flight: with that many, no more records are read. A
+/// transaction that authorises calls takes 10 ms or more, in which a fast provider handles hundreds of calls.
 const UNSENT_PER_CALL: usize = 16;
 /// Fewer unsent calls than this are never enough.
 const UNSENT_MIN: usize = 64;
 
 impl Calling {
-    /// How many records are worth reading now: none while there are enough calls. So no window has to be paused, which
-    /// would have records read twice, and rounds have few slots to look at.
-    pub fn reads_max(&self, terms: &Terms, records_max: usize) -> usize {
-        if self.has_enough { 0 } else { records_max.min(unsent_max(terms)) }
+    /// How many records to read at most now: none while enough calls are unsent. So no window has to be paused, which
+    /// would cause records to be read twice, and rounds have few slots to scan.
+    pub fn read_limit(&self, terms: &Terms, records_max: usize) -> usize {
+        if self.has_enough_unsent { 0 } else { records_max.min(unsent_max(terms)) }
     }
 
-    /// Withdraws all calls that are not on the wire yet, except the one that is being tried.
-    pub(super) fn withdraw_all(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) {
+    /// Withdraws all calls that are not on the wire yet, except the current probe.
+    pub(super) fn withdraw_all_but_probe(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) {
         // Usually no other call is under way, and windows are long.
         if self.under_way.keys().all(|number| self.health.is_probe(*number)) {
             return;
         }
-        for id in windows.at_work() {
+        for id in windows.active_tasks() {
             let Some(window) = windows.window(id) else { continue };
             self.withdraw_if(context, terms, window, |health, number| !health.is_probe(number));
         }
@@ -50,7 +50,7 @@ impl Calling {
         self.withdraw_if(context, terms, window, |_, _| true);
     }
 
-    /// Withdraws those of a window's calls that are not on the wire yet and for which `is_included` returns true.
+    /// Withdraws the calls of a window that are not on the wire yet and for which `is_included` returns true.
     fn withdraw_if(
         &mut self,
         context: &Context,
@@ -59,18 +59,18 @@ impl Calling {
         is_included: impl Fn(&Health, CallNumber) -> bool,
     ) {
         let now = Self::now(context);
-        for at in 0..window.len() {
-            let SlotStage::Called(called) = &window.slot(at).stage else { continue };
-            let is_to_withdraw = called.call.stage() == Stage::Sent && is_included(&self.health, called.number);
-            if !is_to_withdraw || !self.calls.withdraw(called.number) {
+        for index in 0..window.len() {
+            let SlotStage::Called(called) = &window.slot(index).stage else { continue };
+            let is_candidate = called.call.stage() == Stage::Sent && is_included(&self.health, called.number);
+            if !is_candidate || !self.calls.withdraw(called.number) {
                 continue;
             }
             self.forget_call(called.number);
             let attempt = called.call.attempt();
-            if let SlotStage::Called(called) = &mut window.slot_mut(at).stage {
+            if let SlotStage::Called(called) = &mut window.slot_mut(index).stage {
                 let random = &mut self.random;
                 let event = Event::Withdrawn { attempt };
-                called.apply_event(&terms.policy, event, now, &mut |most| random.up_to(most));
+                called.apply_event(&terms.policy, event, now, &mut |max| random.up_to(max));
             }
         }
     }
@@ -81,13 +81,13 @@ impl Calling {
         self.health.on_dropped(number);
     }
 
-    /// Gives up the calls of a window: withdraws those that are not on the wire, and abandons the others.
+    /// Gives up the calls of a window: withdraws the calls that are not on the wire, and abandons the others.
     pub fn drop_window(&mut self, window: &Window) {
         for slot in window.slots() {
             if let SlotStage::Called(called) = &slot.stage
                 && called.call.stage() == Stage::Sent
             {
-                // Either way its answer is ignored.
+                // Either way the response is ignored.
                 if !self.calls.withdraw(called.number) {
                     self.calls.abandon(called.number);
                 }
@@ -96,21 +96,21 @@ impl Calling {
         }
     }
 
-    /// Sends the calls that are ready, as many as there is room for.
+    /// Sends the calls that are ready, as many as the driver may queue.
     pub fn send(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) {
         let now = Self::now(context);
-        self.has_enough = false;
+        self.has_enough_unsent = false;
         if self.health.is_held() {
             return self.send_probe(terms, windows, now);
         }
         let (under_way_max, mut unsent) = (terms.in_flight + queued_max(terms), 0);
-        for id in windows.at_work() {
+        for id in windows.active_tasks() {
             let Some(window) = windows.window(id) else { continue };
-            for at in 0..window.len() {
-                let slot = window.slot(at);
+            for index in 0..window.len() {
+                let slot = window.slot(index);
                 let SlotStage::Called(called) = &slot.stage else { continue };
                 match called.call.stage() {
-                    // Its handler's progress is not committed yet, or its time has not come.
+                    // The progress of its handler is not committed yet, or the call has to wait.
                     Stage::Ready if !is_ready(called) || called.send_at > now.monotonic => continue,
                     Stage::Ready if self.under_way.len() < under_way_max => {}
                     Stage::Ready | Stage::Waits(_) | Stage::Writing(_) => {
@@ -120,74 +120,74 @@ impl Calling {
                     Stage::Sent | Stage::Decided(_) => continue,
                 }
                 let offset = slot.offset();
-                let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { continue };
+                let SlotStage::Called(called) = &mut window.slot_mut(index).stage else { continue };
                 self.dispatch(terms, (id, offset), called, now);
             }
         }
-        self.has_enough = unsent >= unsent_max(terms);
+        self.has_enough_unsent = unsent >= unsent_max(terms);
     }
 
-    /// While calls are held: sends the call that has waited longest, so that one that fails for reasons of its own
-    /// does not keep the others from finding the provider alive.
+    /// While calls are held, sends the call that has waited longest. So a call that fails for reasons of its own cannot
+    /// be the only probe.
     fn send_probe(&mut self, terms: &Terms, windows: &mut impl Windows, now: Now) {
         if !self.health.may_send(now.monotonic) {
             return;
         }
-        let mut longest: Option<(Duration, TaskId, usize)> = None;
-        for id in windows.at_work() {
+        let mut longest_waiting: Option<(Duration, TaskId, usize)> = None;
+        for id in windows.active_tasks() {
             let Some(window) = windows.window(id) else { continue };
-            for (at, slot) in window.slots().enumerate() {
+            for (index, slot) in window.slots().enumerate() {
                 let SlotStage::Called(called) = &slot.stage else { continue };
                 let is_ready = called.is_ready() && called.send_at <= now.monotonic;
-                if is_ready && longest.is_none_or(|(send_at, ..)| called.send_at < send_at) {
-                    longest = Some((called.send_at, id, at));
+                if is_ready && longest_waiting.is_none_or(|(send_at, ..)| called.send_at < send_at) {
+                    longest_waiting = Some((called.send_at, id, index));
                 }
             }
         }
-        let Some((_, id, at)) = longest else { return };
+        let Some((_, id, index)) = longest_waiting else { return };
         let Some(window) = windows.window(id) else { return };
-        let offset = window.slot(at).offset();
-        if let SlotStage::Called(called) = &mut window.slot_mut(at).stage {
+        let offset = window.slot(index).offset();
+        if let SlotStage::Called(called) = &mut window.slot_mut(index).stage {
             self.dispatch(terms, (id, offset), called, now);
         }
     }
 
-    /// Gives a call to the driver.
-    fn dispatch(&mut self, terms: &Terms, (id, offset): (TaskId, i64), called: &mut Called, now: Now) {
+    /// Submits a call to the driver.
+    fn dispatch(&mut self, terms: &Terms, (id, offset): (TaskId, i64), called: &mut CalledRecord, now: Now) {
         let random = &mut self.random;
         let may_have_acted = called.call.may_have_acted();
-        let action = called.apply_event(&terms.policy, Event::Dispatch, now, &mut |most| random.up_to(most));
+        let action = called.apply_event(&terms.policy, Event::Dispatch, now, &mut |max| random.up_to(max));
         let Some(Action::Send { attempt }) = action else { return };
         let first_at_ms = called.call.first_at_ms().expect("a call that is sent has a first attempt");
         let number = called.number;
         self.under_way.insert(number, (id, offset));
         self.health.on_sent(number);
-        let mut asks = called.asks.clone();
-        let other = match () {
+        let mut payload = called.payload.clone();
+        let sabotage_number = match () {
             () if sabotage::is_on(Sabotage::KeyOfAttempt) => Some(i64::from(attempt)),
             () if sabotage::is_on(Sabotage::KeyOfPlace) => Some(offset),
             () => None,
         };
-        if let (Some(other), Asks::Http(rendered)) = (other, &mut asks) {
-            let key = rendered.key.as_ref().map(|key| other_key(key, other));
-            *rendered = Arc::new(Rendered { key, ..(**rendered).clone() });
+        if let (Some(sabotage_number), Payload::Http(rendered)) = (sabotage_number, &mut payload) {
+            let key = rendered.key.as_ref().map(|key| sabotaged_key(key, sabotage_number));
+            *rendered = Arc::new(RenderedRequest { key, ..(**rendered).clone() });
         }
         crash::point(crash::Point::BeforeSubmit);
         let journal = Arc::clone(&called.journal);
-        self.calls.submit(Request { number, attempt, first_at_ms, may_have_acted, asks, journal });
+        self.calls.submit(Request { number, attempt, first_at_ms, may_have_acted, payload, journal });
     }
 
-    /// When the next call is to be sent, on the monotonic clock; `ready` is when the first one is ready, if any is.
+    /// When to send the next call, on the monotonic clock. `ready` is when the first call is ready, if any.
     pub fn next_send(&self, ready: Option<Duration>) -> Option<Duration> {
         match (ready, self.health.is_held()) {
-            (Some(ready), true) => self.health.next_try().map(|next_try| next_try.max(ready)),
+            (Some(ready), true) => self.health.next_probe_at().map(|next_probe_at| next_probe_at.max(ready)),
             (ready, _) => ready,
         }
     }
 }
 
-/// Whether a call is to be sent, once it is time.
-fn is_ready(called: &Called) -> bool {
+/// Whether a call can be sent, apart from its backoff.
+fn is_ready(called: &CalledRecord) -> bool {
     called.is_ready() || sabotage::is_on(Sabotage::RunAgainInCommit)
 }
 
@@ -201,9 +201,9 @@ fn unsent_max(terms: &Terms) -> usize {
     (terms.in_flight * UNSENT_PER_CALL).max(UNSENT_MIN)
 }
 
-/// For a sabotage: another key, made from this one and a number.
-fn other_key(key: &Key, number: i64) -> Key {
+/// For a sabotage: another key, derived from this one and a number.
+fn sabotaged_key(key: &Key, number: i64) -> Key {
     let parts =
-        KeyOf { topology: key.as_str(), identity: &number.to_be_bytes(), epoch: None, version: None, step: None };
+        KeyParts { topology: key.as_str(), identity: &number.to_be_bytes(), epoch: None, version: None, step: None };
     Key::of(parts)
 }

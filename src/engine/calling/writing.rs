@@ -1,11 +1,11 @@
 //! Writes the outcomes in a window's slots into their task's share of the open transaction.
 //!
 //! **A reservation never replaces a settlement**: the last settlement stays beside it. If it replaces another record's
-//! reservation, that becomes the last settlement, as given up, or as in doubt if some of its steps are done: that call
-//! may have happened, whatever the outcome of this one. A settlement ends every reservation. A call that is forgotten
-//! takes only its own reservation away.
+//! reservation, the other call becomes the last settlement: given up, or in doubt if some of its steps are done. The
+//! other call may have happened, whatever the outcome of this call. A settlement ends every reservation. A call that is
+//! forgotten removes only its own reservation.
 //!
-//! - `portion` says what is due, `reserving` and `settling` write reservations and settlements
+//! - `portion` decides which slots are due, `reserving` and `settling` write reservations and settlements
 
 use crate::cluster::Cluster;
 use crate::dedup::{Action, Reason, Verdict};
@@ -19,8 +19,8 @@ use crate::state;
 use crate::topology::sink::Terms;
 
 use super::grants;
-use super::judging::amended;
-use super::window::{Called, Judged, Slot, SlotStage, Trouble, Window};
+use super::judging::replace_entry;
+use super::window::{CalledRecord, JudgedRecord, RefusalState, Slot, SlotStage, Window};
 
 mod portion;
 mod reserving;
@@ -28,87 +28,90 @@ mod settling;
 
 pub use portion::Portion;
 
-/// What writing needs from its lane.
-pub(in crate::engine) struct Pen<'a, 'o, C: Cluster> {
-    /// Where the records go, and the task's share.
+/// Writes slots; holds the parts of a lane that this needs.
+pub(in crate::engine) struct SlotWriter<'a, 'o, C: Cluster> {
+    /// The outlet for the records, with the task's share.
     pub outlet: &'a mut Outlet<'o, C>,
     /// The terms of the topology's calls.
     pub terms: &'a Terms,
-    /// The time.
+    /// The current time.
     pub now: Now,
 }
 
-/// Puts everything that is due into the share, as long as `has_room` allows it, and updates the task's position.
+/// Writes everything that is due into the share, as long as `has_room` permits, and updates the task's position.
 pub(in crate::engine) fn write<C: Cluster>(
-    pen: &mut Pen<'_, '_, C>,
+    writer: &mut SlotWriter<'_, '_, C>,
     window: &mut Window,
     portion: Portion,
     has_room: impl Fn(usize) -> bool,
 ) -> Result<(), Failure> {
-    let grant = pen.next_grant(window);
+    let grant = writer.next_grant(window);
     let mut last_in_order = window.last_in_order();
-    for at in 0..window.len() {
-        let has_turn = |window: &Window| at <= last_in_order && window.may_settle(at);
-        let slot = window.slot(at);
+    for index in 0..window.len() {
+        let may_settle_now = |window: &Window| index <= last_in_order && window.may_settle(index);
+        let slot = window.slot(index);
         if !portion.is_due(slot)
-            || slot.is_to_be_settled() && !has_turn(window)
-            || slot.may_enter_transaction() && !window.may_settle(at)
+            || slot.can_be_settled() && !may_settle_now(window)
+            || slot.may_enter_transaction() && !window.may_settle(index)
         {
             continue;
         }
-        if !has_room(pen.outlet.added.bytes) {
+        if !has_room(writer.outlet.added.bytes) {
             break;
         }
-        match (portion, &window.slot(at).stage) {
-            (Portion::Releases, SlotStage::Called(called)) if called.outcome().is_none() && !called.has_steps_due() => {
-                pen.release_reservation(window.slot_mut(at))?
+        match (portion, &window.slot(index).stage) {
+            (Portion::Releases, SlotStage::Called(called))
+                if called.outcome().is_none() && !called.has_unwritten_steps() =>
+            {
+                writer.release_reservation(window.slot_mut(index))?
             }
-            _ => pen.write_slot(window.slot_mut(at), grant)?,
+            _ => writer.write_slot(window.slot_mut(index), grant)?,
         }
-        while last_in_order < window.len() && window.slot(last_in_order).is_ahead() {
+        while last_in_order < window.len() && window.slot(last_in_order).is_settled_after_commit() {
             last_in_order += 1;
         }
     }
-    let position = &mut pen.outlet.share.position;
-    window.ahead().put(position);
+    let position = &mut writer.outlet.share.position;
+    window.position_after_commit().write_to(position);
     match portion {
-        // Writing the grant costs nothing, and saves the records that are read next a wait.
-        Portion::All => pen.put_grant(grant),
-        Portion::Releases => pen.end_grant(window),
+        // The grant is cheap to write, and it saves the next records a wait.
+        Portion::All => writer.put_grant(grant),
+        Portion::Releases => writer.shorten_grant(window),
         Portion::Settlements => {}
     }
     Ok(())
 }
 
-impl<C: Cluster> Pen<'_, '_, C> {
+impl<C: Cluster> SlotWriter<'_, '_, C> {
     /// The grant that this transaction writes.
     fn next_grant(&self, window: &mut Window) -> Option<Granted> {
         let end = window.next_grant_end();
         grants::next(&self.terms.policy, window, &self.outlet.share.position, end, self.now.wall_ms)
     }
 
+    /// Stores a grant in the task's position.
     fn put_grant(&mut self, grant: Option<Granted>) {
         if let Some(grant) = grant.filter(|_| !sabotage::is_on(Sabotage::GrantNotWritten)) {
             self.outlet.share.position.calls.called = vec![grant];
         }
     }
 
-    /// Takes back the part of the grant under which no call can have been made.
-    fn end_grant(&mut self, window: &Window) {
+    /// Removes the part of the grant under which no call can have been made.
+    fn shorten_grant(&mut self, window: &Window) {
         let position = &mut self.outlet.share.position;
-        if let Some(to) = grants::end_of_open(window, position)
+        if let Some(to) = grants::shortened_end(window, position)
             && let Some(granted) = position.calls.called.last_mut()
         {
             granted.to = to;
         }
     }
 
-    /// Writes what is due in a slot.
+    /// Writes what is due in a slot: a settlement, reservation, grant or the outcomes of steps.
     fn write_slot(&mut self, slot: &mut Slot, grant: Option<Granted>) -> Result<(), Failure> {
-        let Slot { record, key, stage, trouble, .. } = slot;
-        let kafka_refusal = match trouble {
-            Trouble::Refused(message) => Some(message.as_str()),
-            Trouble::None | Trouble::Suspect => None,
+        let Slot { record, key, stage, refusal, .. } = slot;
+        let kafka_refusal = match refusal {
+            RefusalState::Refused(message) => Some(message.as_str()),
+            RefusalState::None | RefusalState::Suspect => None,
         };
         let record = record.record();
         // The topic may have refused the message for its timestamp.
@@ -120,7 +123,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
             }
             SlotStage::Called(called) => {
                 let key = key.as_deref().expect("a record that calls has an identity");
-                if called.has_steps_due() {
+                if called.has_unwritten_steps() {
                     return self.write_journal(&record, key, called);
                 }
                 match called.call.stage() {
@@ -133,9 +136,9 @@ impl<C: Cluster> Pen<'_, '_, C> {
                     Stage::Waits(Permit::Grant) => {
                         let grant = grant.expect("a call waits for a grant only where grants are written");
                         self.put_grant(Some(grant));
-                        self.on_written(called, grant.since_ms);
+                        self.on_permit_written(called, grant.since_ms);
                     }
-                    Stage::Decided(outcome) => match self.reason_to_stop(&record, called, outcome) {
+                    Stage::Decided(outcome) => match self.stop_reason(&record, called, outcome) {
                         Some(reason) => {
                             if outcome == Outcome::InDoubt {
                                 self.reserve_in_doubt(&record, key, called)?;
@@ -159,13 +162,13 @@ impl<C: Cluster> Pen<'_, '_, C> {
         Ok(())
     }
 
-    /// The permit that a call waits for is written.
-    fn on_written(&self, called: &mut Called, since_ms: i64) {
-        let mut nothing = |_| 0;
-        called.apply_event(&self.terms.policy, Event::Written { since_ms }, self.now, &mut nothing);
+    /// Records that the permit which a call waits for was written.
+    fn on_permit_written(&self, called: &mut CalledRecord, since_ms: i64) {
+        let mut draw = |_| 0;
+        called.apply_event(&self.terms.policy, Event::Written { since_ms }, self.now, &mut draw);
     }
 
-    /// What is remembered under this key, this transaction included.
+    /// The state stored under this key, including this transaction's writes.
     fn remembered(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
         let Outlet { share, work, .. } = &*self.outlet;
         match share.overlay.get(key) {
@@ -174,7 +177,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    /// Puts what is remembered of an identity into the share; if neither part is left, its deletion.
+    /// Puts an identity's state into the share, or its deletion if neither a settlement nor a reservation is left.
     fn put_remembered(&mut self, key: &[u8], remembered: Remembered<'_>) {
         let overlay = &mut self.outlet.share.overlay;
         if remembered.settled.is_none() && remembered.under_way.is_none() {
@@ -211,10 +214,10 @@ impl<C: Cluster> Pen<'_, '_, C> {
         &mut self,
         record: &Record<'_>,
         key: Option<&[u8]>,
-        judged: &Judged,
+        judged: &JudgedRecord,
         kafka_refusal: Option<&str>,
     ) -> Result<(), Failure> {
-        let Judged { evaluation, kept, message, explanation, is_answered, .. } = judged;
+        let JudgedRecord { evaluation, kept, message, explanation, repeats_result, .. } = judged;
         let decision = evaluation.decision;
         if decision.action == Action::DeadLetter {
             self.outlet.dead_letter(record, decision.reason, message, &[])?;
@@ -223,11 +226,11 @@ impl<C: Cluster> Pen<'_, '_, C> {
             self.outlet.explain(record, topic, explanation)?;
         }
         let former = key.map(|key| self.remembered(key)).transpose()?.flatten();
-        if let (true, Some(former)) = (*is_answered, &former) {
-            self.answer_duplicate(record, former, kafka_refusal)?;
+        if let (true, Some(former)) = (*repeats_result, &former) {
+            self.repeat_result(record, former, kafka_refusal)?;
         }
         if let (Some(key), Some(entry)) = (key, &kept.entry) {
-            let bytes = amended(former.as_deref(), entry);
+            let bytes = replace_entry(former.as_deref(), entry);
             self.outlet.share.overlay.put(key, Some(&bytes));
         }
         self.note_progress(record, kept);
@@ -235,7 +238,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         Ok(())
     }
 
-    /// Notes in the task's progress what a settled record leaves behind.
+    /// Records in the task's progress the state that a settled record leaves behind.
     fn note_progress(&mut self, record: &Record<'_>, kept: &crate::dedup::Kept) {
         if let Some(scope) = kept.note(&mut self.outlet.share.position.progress, record.offset) {
             let (task, offset) = (&self.outlet.work.task.input, record.offset);

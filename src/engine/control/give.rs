@@ -1,8 +1,8 @@
-//! `ratchet settle`: gives a command, and waits for the tasks' answers.
+//! `ratchet settle`: gives a command, and waits for the tasks' acknowledgements.
 //!
-//! **Failure**: a command that was given stays given, whether anybody waits for it or not: tasks that have not answered
-//! carry it out once they are at work. If its writing failed, it is not known whether it was given, unless it was
-//! refused.
+//! **Failure**: a command stays in its topic, whether a program waits for it or not: tasks that have not acknowledged
+//! it carry it out once they are at work. If writing the command failed, it is unknown whether it was given, unless it
+//! was refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::format::{self, Acknowledgement, ByHand, Command, CommandId, Order};
 use crate::record::{Headers, TopicPartition};
 use crate::topology::Topology;
 
-use super::{View, partition_of};
+use super::{View, control_partition};
 
 /// How long one read waits.
 const READ_WAIT: Duration = Duration::from_millis(50);
 const READ_RECORDS_MAX: usize = 1_000;
 
-/// Why a command was not given, or its answers cannot be read.
+/// Why a command was not given, or its acknowledgements cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A cluster operation failed.
@@ -38,26 +38,26 @@ pub enum Error {
     NoCalls(String),
 }
 
-/// The tasks' answers.
+/// The tasks' acknowledgements of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answers {
-    /// The command.
+pub struct Acknowledgements {
+    /// The command's id.
     pub id: CommandId,
-    /// By task; an error if a later release wrote the answer.
-    pub said: BTreeMap<TopicPartition, Result<Acknowledgement, format::Error>>,
-    /// The tasks that have not answered yet.
-    pub silent: BTreeSet<TopicPartition>,
-    /// Whether tasks can answer while this program has the cluster open.
+    /// The acknowledgements by task; an error if a later release wrote one.
+    pub by_task: BTreeMap<TopicPartition, Result<Acknowledgement, format::Error>>,
+    /// The tasks that have not acknowledged the command yet.
+    pub unanswered: BTreeSet<TopicPartition>,
+    /// Whether tasks can acknowledge the command while this program has the cluster open.
     pub can_answer: bool,
 }
 
-/// Gives the command to settle the identity with this key by hand, and waits at most `wait` for the answers.
+/// Gives the command to settle the identity with this key, and waits at most `wait` for the acknowledgements.
 pub fn settle(
     config: &Config,
     topology: &Topology,
     (identity, by_hand): (&[u8], ByHand),
     wait: Duration,
-) -> Result<Answers, Error> {
+) -> Result<Acknowledgements, Error> {
     match &config.cluster {
         ClusterKind::Kafka => {
             let kafka = &config.kafka;
@@ -70,13 +70,13 @@ pub fn settle(
     }
 }
 
-/// Like [`settle`], on a given cluster.
+/// Like [`settle`], on this cluster.
 pub fn settle_on<C: Cluster>(
     cluster: &C,
     topology: &Topology,
     (identity, by_hand): (&[u8], ByHand),
     wait: Duration,
-) -> Result<Answers, Error> {
+) -> Result<Acknowledgements, Error> {
     if topology.calls().is_none() {
         return Err(Error::NoCalls(topology.name.clone()));
     }
@@ -87,8 +87,8 @@ pub fn settle_on<C: Cluster>(
     let order = Order::Settle { identity: identity.to_vec(), by_hand };
     let command = Command { topic_id: view.id.0, at_ms: clock.wall_ms(), order };
     let (key, value) = (id.key(), command.encode());
-    let partition = partition_of(&topic);
-    let silent = tasks(cluster, topology)?;
+    let partition = control_partition(&topic);
+    let unanswered = tasks(cluster, topology)?;
     let message = Message {
         topic: &topic,
         partition: partition.partition,
@@ -101,10 +101,10 @@ pub fn settle_on<C: Cluster>(
         cluster::ErrorKind::Refused => Error::Cluster(error),
         _ => Error::Unsure(error),
     })?;
-    let mut answers = Answers { id, said: BTreeMap::new(), silent, can_answer: C::IS_SHARED };
+    let mut answers = Acknowledgements { id, by_task: BTreeMap::new(), unanswered, can_answer: C::IS_SHARED };
     if wait > Duration::ZERO {
-        let until = clock.monotonic() + wait;
-        listen(cluster.reader(&partition, offset + 1)?, &mut answers, || clock.monotonic() < until)?;
+        let deadline = clock.monotonic() + wait;
+        read_acknowledgements(cluster.reader(&partition, offset + 1)?, &mut answers, || clock.monotonic() < deadline)?;
     }
     Ok(answers)
 }
@@ -119,10 +119,14 @@ fn tasks<C: Cluster>(cluster: &C, topology: &Topology) -> Result<BTreeSet<TopicP
     Ok(tasks)
 }
 
-/// Reads answers until all tasks have answered, or time is up.
-fn listen<R: Reader>(mut reader: R, answers: &mut Answers, has_time: impl Fn() -> bool) -> Result<(), cluster::Error> {
+/// Reads acknowledgements until all tasks have acknowledged the command, or time is up.
+fn read_acknowledgements<R: Reader>(
+    mut reader: R,
+    answers: &mut Acknowledgements,
+    has_time: impl Fn() -> bool,
+) -> Result<(), cluster::Error> {
     let mut batch = R::Batch::default();
-    while !answers.silent.is_empty() && has_time() {
+    while !answers.unanswered.is_empty() && has_time() {
         match reader.read(&mut batch, READ_RECORDS_MAX, READ_WAIT) {
             Err(error) if error.kind == cluster::ErrorKind::Retry => continue,
             read => read?,
@@ -131,8 +135,8 @@ fn listen<R: Reader>(mut reader: R, answers: &mut Answers, has_time: impl Fn() -
             let Some((id, topic, partition)) = record.key.and_then(CommandId::of_acknowledgement) else { continue };
             if id == answers.id {
                 let task = TopicPartition::new(topic, partition);
-                answers.silent.remove(&task);
-                answers.said.insert(task, Acknowledgement::decode(record.value.unwrap_or_default()));
+                answers.unanswered.remove(&task);
+                answers.by_task.insert(task, Acknowledgement::decode(record.value.unwrap_or_default()));
             }
         }
     }

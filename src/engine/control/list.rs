@@ -4,7 +4,7 @@
 //! no entries of their own until they are settled, so they are not listed while they are under way.
 //!
 //! **Failure**: an entry of a later release ends the listing with an error, and so does a changelog that cannot be read
-//! to its end. Effects of the partitions before it were passed on by then; `ratchet effects` prints none of them.
+//! to its end. Effects of earlier partitions were passed on by then; `ratchet effects` prints none of them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::format::{self, How, KIND_IDENTITY, KIND_IDENTITY_DIGEST, NO_TIME, Rem
 use crate::record::TopicPartition;
 use crate::topology::Topology;
 
-use super::settling::word;
+use super::settling::state_name;
 
 /// How long one read waits.
 const READ_WAIT: Duration = Duration::from_millis(20);
 const READ_RECORDS_MAX: usize = 2_048;
-/// The listing fails if a changelog delivers nothing for this long before its end was reached: records behind an open
-/// transaction cannot be read.
+/// The listing fails if a changelog returns no records for this long before its end is reached: records after the start
+/// of an open transaction cannot be read.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 /// Why the calls cannot be listed.
@@ -92,14 +92,14 @@ pub fn list(config: &Config, topology: &Topology, visit: impl FnMut(Effect)) -> 
     }
 }
 
-/// Like [`list`], on a given cluster.
+/// Like [`list`], on this cluster.
 pub fn list_on<C: Cluster>(cluster: &C, topology: &Topology, mut visit: impl FnMut(Effect)) -> Result<(), Error> {
     for input in feeding::inputs(cluster, topology)? {
         let changelog = topology.changelog(&input);
         let count = cluster.outline_topic(&changelog)?.map_or(0, |topic| topic.partition_count);
         for number in 0..count {
             let task = TopicPartition::new(input.as_str(), number);
-            of_partition(cluster, &task, &TopicPartition::new(changelog.as_str(), number))?
+            effects_of_partition(cluster, &task, &TopicPartition::new(changelog.as_str(), number))?
                 .into_values()
                 .for_each(&mut visit);
         }
@@ -110,7 +110,11 @@ pub fn list_on<C: Cluster>(cluster: &C, topology: &Topology, mut visit: impl FnM
 /// Effects, by their keys.
 type Effects = BTreeMap<Vec<u8>, Effect>;
 
-fn of_partition<C: Cluster>(cluster: &C, task: &TopicPartition, changelog: &TopicPartition) -> Result<Effects, Error> {
+fn effects_of_partition<C: Cluster>(
+    cluster: &C,
+    task: &TopicPartition,
+    changelog: &TopicPartition,
+) -> Result<Effects, Error> {
     let (start, end) = cluster.bounds(changelog)?;
     let mut effects = Effects::new();
     if start >= end {
@@ -118,23 +122,23 @@ fn of_partition<C: Cluster>(cluster: &C, task: &TopicPartition, changelog: &Topi
     }
     let clock = SystemClock::default();
     let (mut reader, mut batch) = (cluster.reader(changelog, start)?, C::Batch::default());
-    let (mut heard_at, mut trouble) = (clock.monotonic(), None);
+    let (mut progress_at, mut last_error) = (clock.monotonic(), None);
     while reader.position() < end {
         let before = reader.position();
-        if clock.monotonic() - heard_at >= SILENCE_MAX {
+        if clock.monotonic() - progress_at >= SILENCE_MAX {
             let unfinished = || Error::Unfinished { changelog: changelog.clone(), position: before, end };
-            return Err(trouble.map_or_else(unfinished, Error::Cluster));
+            return Err(last_error.map_or_else(unfinished, Error::Cluster));
         }
         match reader.read(&mut batch, READ_RECORDS_MAX, READ_WAIT) {
             Err(error) if error.kind == cluster::ErrorKind::Retry => {
-                trouble = Some(error);
+                last_error = Some(error);
                 continue;
             }
             read => read?,
         }
-        trouble = None;
+        last_error = None;
         if reader.position() > before {
-            heard_at = clock.monotonic();
+            progress_at = clock.monotonic();
         }
         for record in (0..batch.len()).map(|index| batch.record(index)) {
             let Some(key @ [KIND_IDENTITY | KIND_IDENTITY_DIGEST, ..]) = record.key else { continue };
@@ -152,12 +156,12 @@ fn of_partition<C: Cluster>(cluster: &C, task: &TopicPartition, changelog: &Topi
     Ok(effects)
 }
 
-/// What is listed of an identity; `None` if its call is done.
+/// The effect to list for an identity; `None` if its call is done.
 fn effect(task: &TopicPartition, key: &[u8], remembered: &Remembered<'_>) -> Option<Effect> {
     let blank = Effect {
         task: task.clone(),
         key: key.to_vec(),
-        state: word(remembered),
+        state: state_name(remembered),
         attempts: None,
         since_ms: None,
         offset: None,

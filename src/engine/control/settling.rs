@@ -7,64 +7,65 @@
 //! | it was dropped, and nothing is under way | `done`: settled as done; `drop`: no change | forgotten |
 //! | anything else | settled accordingly, with nothing under way any more | forgotten |
 //!
-//! `retry` is refused if the sink is a handler: without its journal it would begin at its first step. Steps already
-//! done would be done again after their key's window, and within it be answered as before, although they may have been
-//! undone since.
+//! `retry` is refused if the sink is a handler: without its journal the handler would begin at its first step. Within
+//! the window of a step's key, the provider would return the former result, although the step may have been undone
+//! since; after that window it would do the step again.
 //!
-//! An identity settled by hand has no record of its own and no result: every later record of that identity and version
+//! An identity settled manually has no record of its own and no result: every later record of that identity and version
 //! is a duplicate. A forgotten identity is new: its next record calls.
 
 use crate::format::{Acknowledgement, ByHand, EntryRef, Error, How, Outcome, Remembered, ResultRef, Settled};
 
-/// The reason that is remembered of a call dropped by hand.
+/// The reason that is remembered for a call that an operator has dropped.
 const DROPPED: &str = "dropped by hand: an operator decided that it will not be done";
 
 /// How an entry changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It stays as it is.
+    /// The entry stays unchanged.
     Nothing,
-    /// Nothing is remembered any more.
+    /// The entry is removed.
     Forget,
-    /// These are its new bytes.
+    /// The entry's new bytes.
     Put(Vec<u8>),
 }
 
-/// How `by_hand` changes the entry `former` at this stream time, and the acknowledgement. `has_steps`: the sink is a
-/// handler.
+/// How the command `by_hand` changes the entry `former` at this stream time, and its acknowledgement. `has_steps` if
+/// the sink is a handler.
 pub fn settle(
     former: Option<&[u8]>,
     (by_hand, has_steps): (ByHand, bool),
     stream_time: i64,
 ) -> Result<(Change, Acknowledgement), Error> {
-    let said = |outcome: Outcome, was: Option<&str>| Acknowledgement { outcome, was: was.map(str::to_owned) };
+    let acknowledgement =
+        |outcome: Outcome, was: Option<&str>| Acknowledgement { outcome, was: was.map(str::to_owned) };
     let Some(former) = former.map(Remembered::decode).transpose()? else {
-        return Ok((Change::Nothing, said(Outcome::Unknown, None)));
+        return Ok((Change::Nothing, acknowledgement(Outcome::Unknown, None)));
     };
-    let was = Some(word(&former));
+    let was = Some(state_name(&former));
     let (how, result) = match by_hand {
-        ByHand::Retry if has_steps => return Ok((Change::Nothing, said(Outcome::StepsWereDone, was))),
-        ByHand::Retry => return Ok((Change::Forget, said(Outcome::Forgotten, was))),
+        ByHand::Retry if has_steps => return Ok((Change::Nothing, acknowledgement(Outcome::StepsWereDone, was))),
+        ByHand::Retry => return Ok((Change::Forget, acknowledgement(Outcome::Forgotten, was))),
         ByHand::Done => (How::Done, None),
         ByHand::Drop => (How::Dropped, Some(ResultRef::Reason(DROPPED))),
     };
-    let is_so = |settled: Settled<'_>| settled.how == How::Done || settled.how == how;
-    if former.under_way.is_none() && former.settled.is_some_and(is_so) {
-        return Ok((Change::Nothing, said(Outcome::Already, was)));
+    let is_settled_so = |settled: Settled<'_>| settled.how == How::Done || settled.how == how;
+    if former.under_way.is_none() && former.settled.is_some_and(is_settled_so) {
+        return Ok((Change::Nothing, acknowledgement(Outcome::Already, was)));
     }
     // The reserved version is newer than the settled one, or the same.
     let of_reserved = former.under_way.map(|under_way| (under_way.entry, under_way.fingerprint));
     let of_settled = former.settled.map(|settled| (settled.entry, settled.fingerprint));
-    let (entry, fingerprint) = of_reserved.or(of_settled).expect("one of the two is there");
+    let (entry, fingerprint) = of_reserved.or(of_settled).expect("an entry has at least one of them");
     let entry = EntryRef { last_seen: entry.last_seen.max(stream_time), ..entry };
     let settled = Settled { entry, how, place: None, fingerprint, result };
     let mut bytes = Vec::new();
     Remembered { settled: Some(settled), under_way: None }.encode(&mut bytes);
-    Ok((Change::Put(bytes), said(Outcome::Settled, was)))
+    Ok((Change::Put(bytes), acknowledgement(Outcome::Settled, was)))
 }
 
-/// The state of an entry, in a word.
-pub fn word(remembered: &Remembered<'_>) -> &'static str {
+/// The name of an entry's state.
+pub fn state_name(remembered: &Remembered<'_>) -> &'static str {
     match (remembered.under_way, remembered.settled) {
         (Some(_), _) => "under_way",
         (None, settled) => settled.map_or("nothing", |settled| settled.how.as_str()),
@@ -109,13 +110,13 @@ mod tests {
         }
     }
 
-    fn of(settled: Option<Settled<'static>>, under_way: Option<UnderWay<'static>>) -> Vec<u8> {
+    fn encoded(settled: Option<Settled<'static>>, under_way: Option<UnderWay<'static>>) -> Vec<u8> {
         let mut bytes = Vec::new();
         Remembered { settled, under_way }.encode(&mut bytes);
         bytes
     }
 
-    fn told(former: &[u8], by_hand: ByHand) -> (Change, Outcome, Option<String>) {
+    fn settle_entry(former: &[u8], by_hand: ByHand) -> (Change, Outcome, Option<String>) {
         let (change, Acknowledgement { outcome, was }) = settle(Some(former), (by_hand, false), 60).unwrap();
         (change, outcome, was)
     }
@@ -128,11 +129,11 @@ mod tests {
     }
 
     #[test]
-    fn command_settles_an_open_call_as_it_says() {
+    fn command_settles_an_open_call() {
         let given_up = How::GivenUp { first_at_ms: 1 };
         let open = [How::Rejected, How::Conflict, How::InDoubt, given_up];
         for how in open {
-            let (change, outcome, was) = told(&of(Some(settled(how)), None), ByHand::Done);
+            let (change, outcome, was) = settle_entry(&encoded(Some(settled(how)), None), ByHand::Done);
             assert_eq!((outcome, was.as_deref()), (Outcome::Settled, Some(how.as_str())));
             let bytes = put(change);
             let now = Remembered::decode(&bytes).unwrap();
@@ -140,7 +141,7 @@ mod tests {
             let expected = Settled { entry, how: How::Done, place: None, ..settled(how) };
             assert_eq!(now, Remembered { settled: Some(expected), under_way: None });
         }
-        let (change, outcome, was) = told(&of(Some(settled(How::Done)), Some(under_way())), ByHand::Drop);
+        let (change, outcome, was) = settle_entry(&encoded(Some(settled(How::Done)), Some(under_way())), ByHand::Drop);
         assert_eq!((outcome, was.as_deref()), (Outcome::Settled, Some("under_way")));
         let bytes = put(change);
         let now = Remembered::decode(&bytes).unwrap();
@@ -155,37 +156,37 @@ mod tests {
     }
 
     #[test]
-    fn done_call_stays_done() {
+    fn settled_call_is_changed_only_from_dropped_to_done() {
         for by_hand in [ByHand::Done, ByHand::Drop] {
-            let (change, outcome, was) = told(&of(Some(settled(How::Done)), None), by_hand);
+            let (change, outcome, was) = settle_entry(&encoded(Some(settled(How::Done)), None), by_hand);
             assert_eq!((change, outcome, was.as_deref()), (Change::Nothing, Outcome::Already, Some("done")));
         }
-        let dropped = of(Some(settled(How::Dropped)), None);
-        assert_eq!(told(&dropped, ByHand::Drop).1, Outcome::Already);
-        assert_eq!(told(&dropped, ByHand::Done).1, Outcome::Settled, "`done` overrules a drop");
+        let dropped = encoded(Some(settled(How::Dropped)), None);
+        assert_eq!(settle_entry(&dropped, ByHand::Drop).1, Outcome::Already);
+        assert_eq!(settle_entry(&dropped, ByHand::Done).1, Outcome::Settled, "`done` overrules a drop");
         // An entry of format 1 counts as done.
         let mut old = Vec::new();
         entry(&[0x81, 7]).encode(&mut old);
-        assert_eq!(told(&old, ByHand::Drop).1, Outcome::Already);
+        assert_eq!(settle_entry(&old, ByHand::Drop).1, Outcome::Already);
     }
 
     #[test]
     fn retry_forgets_the_entry() {
-        for former in [of(Some(settled(How::Done)), None), of(None, Some(under_way()))] {
-            let (change, outcome, _) = told(&former, ByHand::Retry);
+        for former in [encoded(Some(settled(How::Done)), None), encoded(None, Some(under_way()))] {
+            let (change, outcome, _) = settle_entry(&former, ByHand::Retry);
             assert_eq!((change, outcome), (Change::Forget, Outcome::Forgotten));
         }
     }
 
     #[test]
-    fn retry_does_not_forget_the_steps_of_a_handler() {
-        let all = [How::Done, How::Rejected, How::InDoubt].map(|how| of(Some(settled(how)), None));
-        for former in all.into_iter().chain([of(None, Some(under_way()))]) {
+    fn retry_of_a_handlers_entry_changes_nothing() {
+        let all = [How::Done, How::Rejected, How::InDoubt].map(|how| encoded(Some(settled(how)), None));
+        for former in all.into_iter().chain([encoded(None, Some(under_way()))]) {
             let (change, Acknowledgement { outcome, was }) = settle(Some(&former), (ByHand::Retry, true), 60).unwrap();
             assert_eq!((change, outcome), (Change::Nothing, Outcome::StepsWereDone));
-            assert_eq!(was.as_deref(), Some(word(&Remembered::decode(&former).unwrap())));
+            assert_eq!(was.as_deref(), Some(state_name(&Remembered::decode(&former).unwrap())));
         }
-        let doubted = of(Some(settled(How::InDoubt)), None);
+        let doubted = encoded(Some(settled(How::InDoubt)), None);
         for by_hand in [ByHand::Done, ByHand::Drop] {
             let (_, Acknowledgement { outcome, .. }) = settle(Some(&doubted), (by_hand, true), 60).unwrap();
             assert_eq!(outcome, Outcome::Settled);

@@ -1,4 +1,4 @@
-//! The control topic as lanes see it, and how far a task has got with its commands.
+//! The control topic's bounds, and a task's progress with its commands.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -7,15 +7,15 @@ use crate::cluster::{self, Cluster, TopicId};
 use crate::format::Control;
 use crate::record::TopicPartition;
 
-/// How long a task that would stop waits for commands that might settle the reason.
+/// How long a task that would stop waits for commands that may remove the reason.
 const COMMANDS_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The partition of a control topic that holds commands and acknowledgements.
-pub fn partition_of(topic: &str) -> TopicPartition {
+pub fn control_partition(topic: &str) -> TopicPartition {
     TopicPartition::new(topic, 0)
 }
 
-/// The control topic, as it was last seen.
+/// The control topic's id and bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// Its id.
@@ -24,7 +24,7 @@ pub struct View {
     pub start: i64,
     /// Its end, open transactions included.
     pub end: i64,
-    /// When that was looked up, on the monotonic clock.
+    /// When the topic was looked up, on the monotonic clock.
     pub looked_up_at: Duration,
 }
 
@@ -32,7 +32,7 @@ impl View {
     /// Looks the topic up; `None` if it does not exist, or has no id.
     pub fn look_up<C: Cluster>(cluster: &C, topic: &str, now: Duration) -> Result<Option<Self>, cluster::Error> {
         let Some(found) = cluster.outline_topic(topic)?.filter(|found| found.id.is_known()) else { return Ok(None) };
-        let (start, end) = cluster.bounds(&partition_of(topic))?;
+        let (start, end) = cluster.bounds(&control_partition(topic))?;
         Ok(Some(Self { id: found.id, start, end, looked_up_at: now }))
     }
 
@@ -43,11 +43,11 @@ impl View {
     }
 }
 
-/// What the lanes know of the control topic.
+/// The latest view of the control topic, shared by the lanes.
 #[derive(Debug, Default)]
-pub struct Seen(Mutex<Option<View>>);
+pub struct LatestView(Mutex<Option<View>>);
 
-impl Seen {
+impl LatestView {
     /// The latest view; `None` before the first.
     pub fn view(&self) -> Option<View> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -59,7 +59,7 @@ impl Seen {
     }
 }
 
-/// How far a task at work has got with commands, beyond the note in its position record.
+/// The progress of a task at work with commands, beyond the offset in its position record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandProgress {
     /// When it began to work, on the monotonic clock.
@@ -74,8 +74,8 @@ impl CommandProgress {
         view.next_after(noted).max(view.next_after(self.passed))
     }
 
-    /// Whether there may be a command that settles the reason for a stop: then the task waits for it first, for a
-    /// while.
+    /// Whether there may be a command that removes the reason for a stop: then the task waits for it first, for a
+    /// limited time.
     pub fn may_have_more(&self, view: Option<&View>, noted: Option<Control>, now: Duration) -> bool {
         let knows_all = |view: &View| view.looked_up_at >= self.began_at && self.next(view, noted) >= view.end;
         now.saturating_sub(self.began_at) < COMMANDS_WAIT_MAX && !view.is_some_and(knows_all)

@@ -1,10 +1,10 @@
-//! The keys of a batch in their order, against a sorted list.
+//! Goal: the keys of a batch are sorted and distinct, like in a sorted list.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Keys some of which begin alike, or differ only in zeros at their end.
+/// Keys, some of which have equal beginnings, or differ only in trailing zeros.
 fn random_key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         proptest::collection::vec(0..2_u8, 0..4),
@@ -20,7 +20,7 @@ proptest! {
         for (index, key) in keys.iter().enumerate() {
             let start = arena.len();
             arena.extend_from_slice(key);
-            order.push(in_order(key, index));
+            order.push(sort_key(key, index));
             wanted.push(Wanted { key: start..arena.len(), number: 0, row: index, is_table: false });
         }
         let distinct = distinct(&mut wanted, &mut order, &arena);
@@ -31,7 +31,7 @@ proptest! {
         for (wanted, key) in wanted.iter().zip(&keys) {
             prop_assert_eq!(distinct[wanted.number], key);
         }
-        // As they are passed on.
-        prop_assert!(order.iter().map(|at| wanted[(at & INDEX) as usize].number).is_sorted());
+        // This is the order in which the store's values are assigned.
+        prop_assert!(order.iter().map(|at| wanted[(at & INDEX_MASK) as usize].number).is_sorted());
     }
 }

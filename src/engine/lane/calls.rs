@@ -1,12 +1,12 @@
-//! A lane's round with its topology's provider: take in the records that were read, handle answers, judge, write what
-//! is due, commit, and send the calls that the commit authorised.
+//! A lane's round with its topology's provider: enqueue the records that were read, handle answers, judge records,
+//! write the settlements and reservations that are due, commit, and send the calls that the commit authorised.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, DeliveryFailure, Member};
 use crate::engine::calling::window::{SlotStage, Window};
-use crate::engine::calling::writing::{self, Pen, Portion};
+use crate::engine::calling::writing::{self, Portion, SlotWriter};
 use crate::engine::calling::{Calling, Windows};
 use crate::engine::capacity::Added;
 use crate::engine::failure::Failure;
@@ -21,15 +21,15 @@ use super::ending::{CallsEnding, Ending};
 use super::round::{Deferred, Round};
 use super::{BUSY_WAIT, Lane};
 
-/// The longest that a stop or a revocation waits for calls on the wire: the rest of a clean end takes time, too.
+/// The longest time that a stop or a revocation waits for calls on the wire: the rest of a clean end takes time, too.
 const DRAIN_MAX: Duration = Duration::from_secs(20);
 /// How much longer than a call's timeout a stop or a revocation waits.
 const DRAIN_MORE: Duration = Duration::from_secs(1);
 
-/// How many transactions that release reservations may fail before the lane gives up: the group's generation may be
+/// How many transactions may fail to release reservations before the lane gives up: the group's generation may be
 /// stale, for example.
-const GIVING_BACK_MAX: usize = 3;
-/// How long a lane with calls under way waits for records before it listens for answers.
+const FRUITLESS_RELEASES_MAX: usize = 3;
+/// How long a lane with calls under way waits for records before it handles answers.
 const ANSWER_WAIT: Duration = Duration::from_millis(1);
 
 impl<C: Cluster> Windows for Tasks<C> {
@@ -37,33 +37,33 @@ impl<C: Cluster> Windows for Tasks<C> {
         self.get_mut(&id)?.ending.window_mut()
     }
 
-    fn at_work(&self) -> Vec<TaskId> {
+    fn active_tasks(&self) -> Vec<TaskId> {
         self.iter().filter(|(_, task)| task.ending.window().is_some()).map(|(id, _)| *id).collect()
     }
 }
 
 impl<C: Cluster> Lane<C> {
-    /// How long the lane may wait for records before these calls need attention.
-    pub(super) fn wait_for_calls(&self, calling: &Calling) -> Duration {
+    /// How long an idle lane may wait for records before a call or an answer is due.
+    pub(super) fn calls_wait(&self, calling: &Calling) -> Duration {
         if self.tasks.values().any(|task| task.ending.window().is_some_and(|window| window.is_touched)) {
-            return self.writes_in().min(BUSY_WAIT);
+            return self.write_delay().min(BUSY_WAIT);
         }
         if calling.under_way() > 0 {
             return ANSWER_WAIT;
         }
         let ready = self.tasks.values().filter_map(|task| task.ending.window()?.next_send()).min();
         let now = self.context.clock.monotonic();
-        let rest = self.rest();
-        calling.next_send(ready).map_or(rest, |at| at.saturating_sub(now).min(rest))
+        let rest_wait = self.rest_wait();
+        calling.next_send(ready).map_or(rest_wait, |at| at.saturating_sub(now).min(rest_wait))
     }
 
-    /// How long to put off the next transaction: it would have to wait before it begins, or is worth delaying.
-    fn writes_in(&self) -> Duration {
+    /// How long the next transaction is delayed: until it can begin, or until it is worth its cost.
+    fn write_delay(&self) -> Duration {
         let begins_in = self.transactor.begins_in();
         match &self.ending {
-            // Only for HTTP: a handler keeps its turn while its step waits for a commit.
+            // Only for HTTP: a handler keeps its slot while its step waits for a commit.
             Ending::Calls(calls) if !self.transactor.is_open() && self.context.topology.http().is_some() => {
-                begins_in.max(calls.calling.writes_in(&calls.terms, self.context.clock.monotonic()))
+                begins_in.max(calls.calling.write_delay(&calls.terms, self.context.clock.monotonic()))
             }
             _ => begins_in,
         }
@@ -83,26 +83,26 @@ impl<C: Cluster> Lane<C> {
         failures.into_iter().for_each(|failure| self.abort_and_restore(failure));
     }
 
-    /// Handles answers, judges what can be judged, and writes what is due into the open transaction. If a transaction
-    /// should not begin yet, the writing is left to a later round.
-    pub(super) fn attend_to_calls(&mut self) {
+    /// Handles answers, judges the records that can be judged, and writes what is due into the open transaction. If a
+    /// transaction should not begin yet, a later round writes.
+    pub(super) fn process_windows(&mut self) {
         let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
         calls.calling.handle_events(context, &calls.terms, tasks);
-        let at_work = tasks.at_work();
-        let can_write = self.writes_in().is_zero();
+        let at_work = tasks.active_tasks();
+        let can_write = self.write_delay().is_zero();
         for id in at_work {
             let is_touched = self.tasks.window(id).is_some_and(|window| std::mem::take(&mut window.is_touched));
             if !is_touched {
                 continue;
             }
-            let attended = self.judge_window(id).and_then(|()| match can_write {
-                true => self.write_window(id, Portion::All).and_then(|()| self.doubt(id)),
+            let processed = self.judge_window(id).and_then(|()| match can_write {
+                true => self.write_window(id, Portion::All).and_then(|()| self.stop_before_doubted_record(id)),
                 false => {
                     self.tasks.window(id).into_iter().for_each(|window| window.is_touched = true);
                     Ok(())
                 }
             });
-            if let Err(failure) = attended {
+            if let Err(failure) = processed {
                 self.abort_and_restore(failure);
                 return self.restart_running(id);
             }
@@ -120,7 +120,7 @@ impl<C: Cluster> Lane<C> {
         if !task.ending.window().is_some_and(is_due) {
             return Ok(());
         }
-        self.claim(id)?;
+        self.claim_partition(id)?;
         let Self { context, tasks, transactor, scratch, ending: Ending::Calls(calls), .. } = self else {
             return Ok(());
         };
@@ -130,17 +130,17 @@ impl<C: Cluster> Lane<C> {
         let mut added = Added::default();
         let written = match tasks[&id].work() {
             None => Ok(Ok(())),
-            Some(work) => match transactor.touch(context, id, &work.task.committed) {
+            Some(work) => match transactor.enlist(context, id, &work.task.committed) {
                 Err(error) => Ok(Err(Failure::cluster(error))),
                 Ok((share, producer)) => {
                     let (headers, added, work) = (&mut scratch.headers, &mut added, &work);
                     let outlet = &mut Outlet { context, work, share, producer, headers, added };
-                    let pen = &mut Pen { outlet, terms, now: Calling::now(context) };
-                    caught(|| writing::write(pen, &mut window, portion, |bytes| bytes < room))
+                    let writer = &mut SlotWriter { outlet, terms, now: Calling::now(context) };
+                    caught(|| writing::write(writer, &mut window, portion, |bytes| bytes < room))
                 }
             },
         };
-        let is_due = portion.has_due(&window);
+        let is_due = portion.has_due_slot(&window);
         window.is_touched |= is_due;
         calling.committed_at = None;
         tasks.get_mut(&id).expect("looked at above").ending.put_window(window);
@@ -149,34 +149,34 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// The tasks whose windows need the outcome of the open transaction.
-    pub(super) fn with_windows(&self) -> Vec<TaskId> {
-        let is_concerned = |id: &TaskId, task: &Task<C>| task.ending.window().is_some() && self.transactor.touches(*id);
-        self.tasks.iter().filter(|(id, task)| is_concerned(id, task)).map(|(id, _)| *id).collect()
+    pub(super) fn tasks_with_windows(&self) -> Vec<TaskId> {
+        let is_included = |id: &TaskId, task: &Task<C>| task.ending.window().is_some() && self.transactor.includes(*id);
+        self.tasks.iter().filter(|(id, task)| is_included(id, task)).map(|(id, _)| *id).collect()
     }
 
-    /// Gives these tasks' windows the outcome of their transaction: committed, or certainly not.
-    pub(super) fn ended(&mut self, ids: Vec<TaskId>, is_committed: bool) {
+    /// Reports the outcome of the transaction to the windows of these tasks: committed, or certainly not committed.
+    pub(super) fn report_outcome(&mut self, ids: Vec<TaskId>, is_committed: bool) {
         let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
         for id in ids {
             if let Some(window) = tasks.window(id) {
-                calls.calling.ended(context, &calls.terms.policy, window, is_committed);
+                calls.calling.on_transaction_end(context, &calls.terms.policy, window, is_committed);
             }
         }
     }
 
-    /// If Kafka has refused one of a task's records, lets its window search for that record. Returns whether the window
-    /// can go on.
+    /// If Kafka has refused one of a task's records, makes its window search for that record. Returns whether the
+    /// window can continue.
     pub(super) fn search_refused(&mut self, id: TaskId, undelivered: Option<&DeliveryFailure>) -> bool {
         let Some(failure) = undelivered.filter(|failure| failure.refused) else { return true };
         let Some(window) = self.tasks.window(id) else { return false };
-        let can_go_on = window.on_refused(&failure.message);
+        let can_continue = window.on_refused(&failure.message);
         if let Some(task) = self.tasks.get(&id) {
             tracing::warn!(
                 task = %task.input, reason = %failure.message,
                 "a topic refuses a record of this task's transaction"
             );
         }
-        can_go_on
+        can_continue
     }
 
     /// Sends the calls that are ready.
@@ -184,11 +184,12 @@ impl<C: Cluster> Lane<C> {
         self.round().into_iter().for_each(|mut round| round.send());
     }
 
-    /// Commits the open transaction, and goes on with records and calls meanwhile.
-    pub(super) fn commit_and_go_on(&mut self) -> Result<(), cluster::Error> {
+    /// Commits the open transaction; reading and calling continue meanwhile.
+    pub(super) fn commit_while_calling(&mut self) -> Result<(), cluster::Error> {
         let mut deferred = Deferred::default();
-        // A command's identity has no slot that would keep its records from being judged during the commit.
-        let is_commanded = self.ending.calls().is_some_and(|calls| calls.orders.has_carried_out())
+        // An identity that a command has changed has no slot, so nothing would keep its records from being judged
+        // during the commit.
+        let is_commanded = self.ending.calls().is_some_and(|calls| calls.commands.has_carried_out())
             && !sabotage::is_on(Sabotage::JudgedOverCommand);
         if let Err(failure) = self.finish_while((!is_commanded).then_some(&mut deferred)) {
             self.abort_and_restore(failure);
@@ -197,7 +198,7 @@ impl<C: Cluster> Lane<C> {
         if let Some(calls) = self.ending.calls_mut() {
             calls.calling.committed_at.get_or_insert(now);
         }
-        self.commands_committed();
+        self.on_commands_committed();
         for failure in deferred.failures {
             let id = failure.task;
             self.abort_and_restore(failure);
@@ -210,15 +211,15 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Resumes reading for windows that have room again, and stops the tasks that have to stop.
+    /// Resumes the partitions of windows that have room again, and stops the tasks that have to stop.
     pub(super) fn resume_reading(&mut self) {
-        for id in self.tasks.at_work() {
-            self.read_on(id);
-            self.stop_at(id);
+        for id in self.tasks.active_tasks() {
+            self.resume_partition(id);
+            self.stop_before_first_record(id);
         }
     }
 
-    fn read_on(&mut self, id: TaskId) {
+    fn resume_partition(&mut self, id: TaskId) {
         let Self { context, tasks, member, .. } = self;
         let Some(task) = tasks.get_mut(&id) else { return };
         let Some(window) = task.ending.window_mut().filter(|window| window.is_paused) else { return };
@@ -241,8 +242,8 @@ impl<C: Cluster> Lane<C> {
 
     /// Stops a task before the first record of its window, if that record stops it, no call of the task is under way,
     /// and everything before the record is committed.
-    fn stop_at(&mut self, id: TaskId) {
-        if self.transactor.touches(id) {
+    fn stop_before_first_record(&mut self, id: TaskId) {
+        if self.transactor.includes(id) {
             return;
         }
         let Some(task) = self.tasks.get(&id) else { return };
@@ -268,7 +269,7 @@ impl<C: Cluster> Lane<C> {
 
     /// If the first record of a task's window seems to be from the future, stops the task before it, with a transaction
     /// whose end gives Kafka's time.
-    fn doubt(&mut self, id: TaskId) -> Result<(), Failure> {
+    fn stop_before_doubted_record(&mut self, id: TaskId) -> Result<(), Failure> {
         let Some(task) = self.tasks.get(&id) else { return Ok(()) };
         let Some(window) = task.ending.window().filter(|window| !window.is_empty()) else { return Ok(()) };
         let slot = window.slot(0);
@@ -278,12 +279,12 @@ impl<C: Cluster> Lane<C> {
         let mut doubt = Doubt {
             offset: slot.offset(),
             timestamp: slot.record.record().timestamp.unwrap_or_default(),
-            there: window.read_to(),
+            known_end: window.read_to(),
         };
-        let ahead = window.ahead();
-        self.member.end(&task.input).into_iter().for_each(|end| doubt.reach(end));
-        if let Some(share) = self.touch(id)? {
-            ahead.put(&mut share.position);
+        let position = window.position_after_commit();
+        self.member.end(&task.input).into_iter().for_each(|end| doubt.extend_to(end));
+        if let Some(share) = self.enlist(id)? {
+            position.write_to(&mut share.position);
             share.stop = Some(Stop::Doubted(doubt));
         }
         Ok(())
@@ -293,13 +294,13 @@ impl<C: Cluster> Lane<C> {
     /// settles the answered ones, and releases reservations of calls that were never sent.
     pub(super) fn drain_calls(&mut self, ids: &[TaskId]) {
         let Ending::Calls(calls) = &self.ending else { return };
-        let until = self.context.clock.monotonic() + (calls.terms.timeout + DRAIN_MORE).min(DRAIN_MAX);
+        let deadline = self.context.clock.monotonic() + (calls.terms.timeout + DRAIN_MORE).min(DRAIN_MAX);
         self.withdraw(ids);
         let never = AtomicBool::new(false);
         loop {
-            self.settle(ids, Portion::Settlements);
+            self.write_and_commit(ids, Portion::Settlements);
             let is_calling = ids.iter().any(|id| self.tasks.window(*id).is_some_and(|window| window.is_calling()));
-            if !is_calling || self.context.clock.monotonic() >= until {
+            if !is_calling || self.context.clock.monotonic() >= deadline {
                 break;
             }
             self.context.clock.wait(BUSY_WAIT, &never);
@@ -307,22 +308,22 @@ impl<C: Cluster> Lane<C> {
             calls.calling.handle_events(context, &calls.terms, tasks);
         }
         self.stop_handlers(ids);
-        self.give_back(ids);
+        self.release_reservations(ids);
     }
 
-    /// Settles answered calls, and releases reservations of calls that were never sent, in as many transactions as that
-    /// takes. Gives up after `GIVING_BACK_MAX` transactions that left no less to do.
-    fn give_back(&mut self, ids: &[TaskId]) {
-        let (mut left, mut failed) = (usize::MAX, 0);
+    /// Settles answered calls, and releases reservations of calls that were never sent, in as many transactions as
+    /// necessary. Gives up after `FRUITLESS_RELEASES_MAX` transactions that released nothing.
+    fn release_reservations(&mut self, ids: &[TaskId]) {
+        let (mut remaining, mut fruitless) = (usize::MAX, 0);
         loop {
-            self.settle(ids, Portion::Releases);
+            self.write_and_commit(ids, Portion::Releases);
             let windows = ids.iter().filter_map(|id| self.tasks.get(id)?.ending.window());
-            let due = windows.map(|window| Portion::Releases.due(window).count()).sum();
-            failed += usize::from(due >= left);
-            if due == 0 || failed == GIVING_BACK_MAX {
+            let due = windows.map(|window| Portion::Releases.due_slots(window).count()).sum();
+            fruitless += usize::from(due >= remaining);
+            if due == 0 || fruitless == FRUITLESS_RELEASES_MAX {
                 return;
             }
-            left = due;
+            remaining = due;
         }
     }
 
@@ -344,8 +345,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Writes what is due in these tasks' windows, and commits it.
-    fn settle(&mut self, ids: &[TaskId], portion: Portion) {
+    /// Writes the due part of these tasks' windows, and commits it.
+    fn write_and_commit(&mut self, ids: &[TaskId], portion: Portion) {
         for id in ids {
             if let Err(failure) = self.write_window(*id, portion) {
                 self.abort_and_restore(failure);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::cluster::Cluster;
 use crate::engine::calling::Calling;
 use crate::engine::context::Context;
-use crate::engine::control::orders::Orders;
-use crate::engine::transact::OpenSink;
+use crate::engine::control::commands::LaneCommands;
+use crate::engine::transact::LaneSink;
 use crate::topology::sink::Terms;
 
 /// A lane's part in its topology's ending.
@@ -17,19 +17,19 @@ pub(super) enum Ending<C: Cluster> {
     /// Survivors go to a topic, in the lane's transaction.
     Topic,
     /// Survivors go into a sink, which commits before Kafka does.
-    Sink(Box<OpenSink>),
+    Sink(Box<LaneSink>),
     /// Survivors call a provider, outside any transaction.
     Calls(Box<CallsEnding<C>>),
 }
 
 /// A lane's calls, and the commands about them.
 pub(super) struct CallsEnding<C: Cluster> {
-    /// How calls are made.
+    /// The settings for calls.
     pub terms: Terms,
     /// The calls.
     pub calling: Calling,
     /// The commands to the lane's tasks.
-    pub orders: Orders<C>,
+    pub commands: LaneCommands<C>,
 }
 
 impl<C: Cluster> Ending<C> {
@@ -37,16 +37,16 @@ impl<C: Cluster> Ending<C> {
     /// clock.
     pub fn of(context: &Context, random: u64, now: Duration) -> Self {
         if let Some(sink) = &context.sink {
-            return Self::Sink(Box::new(OpenSink::of(context, sink.as_ref(), now)));
+            return Self::Sink(Box::new(LaneSink::of(context, sink.as_ref(), now)));
         }
         let Some(provider) = &context.provider else { return Self::Topic };
         let terms = context.topology.calls().cloned().expect("a topology with a provider makes calls");
         let calling = Calling::new(context, provider.as_ref(), random);
-        Self::Calls(Box::new(CallsEnding { terms, calling, orders: Orders::new(&context.topology.control()) }))
+        Self::Calls(Box::new(CallsEnding { terms, calling, commands: LaneCommands::new(&context.topology.control()) }))
     }
 
-    /// Access to the topology's sink, if it has one.
-    pub fn sink_mut(&mut self) -> Option<&mut OpenSink> {
+    /// The lane's access to the topology's sink, if there is one.
+    pub fn sink_mut(&mut self) -> Option<&mut LaneSink> {
         if let Self::Sink(sink) = self { Some(sink) } else { None }
     }
 
@@ -61,11 +61,11 @@ impl<C: Cluster> Ending<C> {
     }
 
     /// How many records are worth reading now, at most `records_max`.
-    pub fn reads_max(&self, records_max: usize) -> usize {
-        self.calls().map_or(records_max, |calls| calls.calling.reads_max(&calls.terms, records_max))
+    pub fn read_limit(&self, records_max: usize) -> usize {
+        self.calls().map_or(records_max, |calls| calls.calling.read_limit(&calls.terms, records_max))
     }
 
-    /// Whether a transaction may stay open until more records have come. With a sink, it ends with its batch; with a
+    /// Whether a transaction may stay open until more records have arrived. With a sink, it ends with its batch; with a
     /// provider, calls and answers wait for its commit.
     pub fn waits_for_records(&self) -> bool {
         matches!(self, Self::Topic)
@@ -82,7 +82,7 @@ impl<C: Cluster> Ending<C> {
         matches!(self, Self::Calls(_))
     }
 
-    /// Whether there is work for an idle lane.
+    /// Whether an idle lane has work: the sink has more data to remove.
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Sink(sink) if sink.is_tidying)
     }
@@ -92,13 +92,13 @@ impl<C: Cluster> Ending<C> {
         matches!(self, Self::Calls(_))
     }
 
-    /// Whether a task whose output fails goes on in transactions of its own.
+    /// Whether a task whose output fails continues in transactions of its own.
     pub fn isolates(&self) -> bool {
         !matches!(self, Self::Calls(_))
     }
 
-    /// When there is something to do next, on the monotonic clock, if nothing happens before.
-    pub fn next_look(&self) -> Duration {
-        self.calls().map_or(Duration::MAX, |calls| calls.orders.look_at())
+    /// When commands are read next, on the monotonic clock; [`Duration::MAX`] without a provider.
+    pub fn next_command_read(&self) -> Duration {
+        self.calls().map_or(Duration::MAX, |calls| calls.commands.next_read_at())
     }
 }

@@ -1,7 +1,7 @@
 //! Tasks that wait for their topology's gate: it does not answer, and `on_unavailable` is `hold`.
 //!
 //! Such a task has committed everything before the first record that the gate has to be asked about. It reads nothing,
-//! while its lane goes on polling; once the gate can be reached, it reads on from that record.
+//! while its lane continues to poll; once the gate can be reached, the task continues at that record.
 
 use crate::cluster::{self, Cluster, ErrorKind, Member};
 use crate::engine::restore;
@@ -18,21 +18,21 @@ impl<C: Cluster> Lane<C> {
             tracing::debug!(task = %task.input, reason = %error.message, "the partition could not be paused");
         }
         task.sweep.reset();
-        task.report.gated(true);
+        task.report.set_gated(true);
         task.set_phase(Phase::Gated);
         self.restores.pending = true;
-        self.count_gated();
+        self.report_gate_wait();
     }
 
-    /// Lets a task that waits for the gate go on, if the gate can be reached.
-    pub(super) fn step_gated(&mut self, id: TaskId) -> Result<(), cluster::Error> {
-        let is_reached = self.scratch.gate().is_none_or(|gate| gate.is_reached(&self.context));
-        if !is_reached {
+    /// Resumes a task that waits for the gate, if the gate can be reached.
+    pub(super) fn resume_gated(&mut self, id: TaskId) -> Result<(), cluster::Error> {
+        let is_reachable = self.scratch.gate().is_none_or(|gate| gate.is_reachable(&self.context));
+        if !is_reachable {
             return Ok(());
         }
-        let begun = self.begin_work(id);
-        self.count_gated();
-        match begun {
+        let result = self.begin_work(id);
+        self.report_gate_wait();
+        match result {
             Err(error) if error.kind == ErrorKind::Fenced => Err(error),
             Err(error) => {
                 let task = self.tasks.get_mut(&id).expect("listed by the caller");
@@ -43,8 +43,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Reports the lane as waiting for the gate if any of its tasks does.
-    pub(super) fn count_gated(&mut self) {
+    /// Reports whether any of the lane's tasks waits for the gate.
+    pub(super) fn report_gate_wait(&mut self) {
         let waits = self.tasks.values().any(|task: &Task<C>| matches!(task.phase, Phase::Gated));
         if let Some(gate) = self.scratch.gate() {
             gate.metrics.held(waits);

@@ -1,4 +1,4 @@
-//! A lane's membership of its group: partitions that come and go, and failures to read.
+//! A lane's membership of its group: assigned, revoked and lost partitions, and failures to read.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -26,21 +26,21 @@ impl<C: Cluster> Lane<C> {
         match event {
             GroupEvent::Assigned(partitions) => {
                 tracing::info!(
-                    topology = self.context.topology.name, partitions = %listed(&partitions),
+                    topology = self.context.topology.name, partitions = %joined(&partitions),
                     "partitions assigned"
                 );
                 self.member.accept_assigned(&partitions)?;
-                partitions.into_iter().try_for_each(|partition| self.take_over(partition))?;
+                partitions.into_iter().try_for_each(|partition| self.create_task(partition))?;
                 // If a topic was given more partitions, all members rebalance, not only the one that gets the new ones.
                 self.context.check_topics_now.store(true, Ordering::Relaxed);
                 self.set_joined(true);
-                // The partitions' owners are known again: no series have to be kept.
-                self.reports.status.keep(Vec::new());
+                // The partitions' owners are known again: no series need to be kept.
+                self.reports.status.retain_series(Vec::new());
                 Ok(())
             }
             GroupEvent::Revoked(partitions) => {
                 tracing::info!(
-                    topology = self.context.topology.name, partitions = %listed(&partitions),
+                    topology = self.context.topology.name, partitions = %joined(&partitions),
                     "partitions revoked"
                 );
                 if sabotage::is_on(Sabotage::ReleasedInTransaction) {
@@ -49,13 +49,13 @@ impl<C: Cluster> Lane<C> {
                     self.commit();
                     self.drain(&self.tasks_of(&partitions));
                 }
-                self.hand_over(self.tasks_of(&partitions));
+                self.release_partitions(self.tasks_of(&partitions));
                 self.drop_tasks(&partitions);
                 self.member.accept_revoked(&partitions)
             }
             GroupEvent::Lost(partitions) => {
                 tracing::warn!(
-                    topology = self.context.topology.name, partitions = %listed(&partitions),
+                    topology = self.context.topology.name, partitions = %joined(&partitions),
                     "partitions lost"
                 );
                 if self.transactor.is_open() {
@@ -76,16 +76,16 @@ impl<C: Cluster> Lane<C> {
         self.context.health.lane_joined(&self.context.topology.name, self.names.index, joined);
     }
 
-    /// Keeps the tasks' metric series when the tasks go, until the lane has joined again: while no broker answers,
-    /// nobody else has these partitions, and series that end would look like partitions without lag.
+    /// Keeps the tasks' metric series after the tasks have left, until the lane has joined again: while no broker
+    /// responds, no other member has these partitions, and series that end would look like partitions without lag.
     pub(super) fn keep_series(&mut self) {
         let kept: Vec<KeptSeries> = self.tasks.values().map(|task| task.report.metrics.keep()).collect();
         if !kept.is_empty() {
-            self.reports.status.keep(kept);
+            self.reports.status.retain_series(kept);
         }
     }
 
-    /// Handles an error of reading. Returns it if the lane cannot go on.
+    /// Handles a failed poll. Returns the error if the lane cannot continue.
     pub(super) fn on_poll_error(&mut self, error: cluster::Error) -> Result<(), cluster::Error> {
         match error.kind {
             ErrorKind::Retry => {
@@ -102,7 +102,7 @@ impl<C: Cluster> Lane<C> {
                     |id: &TaskId| error.partition.as_ref().is_none_or(|partition| self.tasks[id].input == *partition);
                 let mut affected = self.tasks_in(|phase| matches!(phase, Phase::Running));
                 affected.retain(is_affected);
-                if affected.iter().any(|id| self.transactor.touches(*id)) {
+                if affected.iter().any(|id| self.transactor.includes(*id)) {
                     self.abort_and_restore(Failure::cluster(cluster::Error::new(
                         ErrorKind::Abort,
                         error.message.clone(),
@@ -111,7 +111,7 @@ impl<C: Cluster> Lane<C> {
                 for id in affected {
                     // An error that is not about one partition says nothing about the next record.
                     match error.partition {
-                        // It has been readable before: the right to read may be granted again.
+                        // The partition was readable before: the right to read it may be granted again.
                         Some(_) if error.is_denied() && self.has_read(id) => self.restart_running(id),
                         Some(_) => self.on_unreadable(id, &error),
                         None => self.restart_running(id),
@@ -128,7 +128,8 @@ impl<C: Cluster> Lane<C> {
         self.tasks.get(&id).is_some_and(|task| self.member.end(&task.input).is_some())
     }
 
-    /// Subscribes again when topics have come or gone. The partitions that stay continue to be read meanwhile.
+    /// Subscribes again when topics were created or deleted. The lane continues to read the remaining partitions
+    /// meanwhile.
     pub(super) fn follow_catalog(&mut self) -> Result<(), cluster::Error> {
         let edition = self.context.topics.edition();
         if self.topics.edition == edition {
@@ -138,7 +139,7 @@ impl<C: Cluster> Lane<C> {
         self.member.subscribe(&self.context.topics.names())
     }
 
-    /// Sends all tasks at work through their restore, once, after a topic was found to have been recreated.
+    /// Restores all tasks at work, once, after a topic was found to have been recreated.
     pub(super) fn restore_after_recreation(&mut self) {
         let recreated_count = self.context.recreated_count.load(Ordering::Relaxed);
         if self.topics.recreated_count == recreated_count {
@@ -162,7 +163,7 @@ impl<C: Cluster> Lane<C> {
         let is_stopped = |task: &Task<C>| matches!(task.phase, Phase::Failed);
         let not_stopped = self.tasks.iter().filter(|(_, task)| !is_stopped(task));
         let grown: Vec<(TaskId, Growth)> = not_stopped.filter_map(|(id, task)| Some((*id, growth_of(task)?))).collect();
-        if grown.iter().any(|(id, _)| self.transactor.touches(*id)) {
+        if grown.iter().any(|(id, _)| self.transactor.includes(*id)) {
             self.abort_and_restore(Failure::cluster(cluster::Error::new(
                 ErrorKind::Abort,
                 "partitions were added to a topic",
@@ -178,12 +179,12 @@ impl<C: Cluster> Lane<C> {
             if let Err(error) = self.member.pause(&task.input) {
                 tracing::debug!(task = %task.input, reason = %error.message, "the partition could not be paused");
             }
-            let (held, refusal) = (task.state.held.take(), growth.refusal(task.topics.facts.task_count));
+            let (held, refusal) = (task.state.store.take(), growth.refusal(task.topics.facts.task_count));
             restore::stop(&self.context, task, held, (&refusal.to_string(), false));
         }
     }
 
-    /// Tries an unreadable record a few more times; then stops its task, and no other.
+    /// Tries an unreadable record a few more times; then stops its task, and no other task.
     pub(super) fn on_unreadable(&mut self, id: TaskId, error: &cluster::Error) {
         self.restart(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
@@ -195,9 +196,9 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Creates the task of a partition that was assigned.
-    pub(super) fn take_over(&mut self, partition: TopicPartition) -> Result<(), cluster::Error> {
+    pub(super) fn create_task(&mut self, partition: TopicPartition) -> Result<(), cluster::Error> {
         let Some(topic) = self.context.topics.get(&partition.topic) else {
-            // The topic was removed meanwhile: after this error a new member joins, and does not subscribe to it.
+            // The topic was removed meanwhile: after this error a new member joins without a subscription to it.
             return Err(cluster::Error::new(
                 ErrorKind::Fenced,
                 format!("{partition} was assigned but is no longer read"),
@@ -228,12 +229,12 @@ impl<C: Cluster> Lane<C> {
         self.tasks.iter().filter(|(_, task)| partitions.contains(&task.input)).map(|(id, _)| *id).collect()
     }
 
-    /// Notes beside the committed offsets that these tasks have nothing open, so that the next owner need not fence
-    /// anybody.
-    pub(super) fn hand_over(&mut self, mut ids: Vec<TaskId>) {
+    /// Notes beside the committed offsets that these tasks have no open transaction, so that the next owner need not
+    /// fence one.
+    pub(super) fn release_partitions(&mut self, mut ids: Vec<TaskId>) {
         let Self { context, cluster, tasks, transactor, member, names, metrics, .. } = self;
         ids.retain(|id| {
-            // Includes tasks that restore after a clean abort, as happens when the group's generation changes.
+            // This includes tasks that restore after a clean abort, as happens when the group's generation changes.
             let phase = &tasks[id].phase;
             let may_be_released = matches!(
                 phase,
@@ -249,8 +250,8 @@ impl<C: Cluster> Lane<C> {
         if transactor.is_open() || !transactor.is_prepared() {
             return;
         }
-        let released = Ownership { context, tasks, member, transactor, metrics }.release(ids, &names.transactional_id);
-        if let Err(error) = released {
+        let result = Ownership { context, tasks, member, transactor, metrics }.release(ids, &names.transactional_id);
+        if let Err(error) = result {
             tracing::debug!(
                 topology = context.topology.name, reason = %error.message,
                 "the partitions could not be released"
@@ -261,7 +262,7 @@ impl<C: Cluster> Lane<C> {
 
     /// Drops a task that is in no open transaction of the lane, after flushing its store.
     pub(super) fn drop_task(&mut self, id: TaskId) {
-        debug_assert!(!self.transactor.touches(id), "a task leaves only between transactions");
+        debug_assert!(!self.transactor.includes(id), "a task leaves only between transactions");
         self.drop_window(id);
         let Some(mut task) = self.tasks.remove(&id) else { return };
         let now = self.context.clock.monotonic();
@@ -273,7 +274,7 @@ impl<C: Cluster> Lane<C> {
         }
         let has_worked =
             matches!(task.phase, Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_));
-        if let (true, Some(held)) = (has_worked, &mut task.state.held)
+        if let (true, Some(held)) = (has_worked, &mut task.state.store)
             && let Err(error) = held.store.flush()
         {
             tracing::warn!(
@@ -286,7 +287,7 @@ impl<C: Cluster> Lane<C> {
     }
 }
 
-fn listed(partitions: &[TopicPartition]) -> String {
+fn joined(partitions: &[TopicPartition]) -> String {
     if partitions.is_empty() {
         return "none".to_owned();
     }

@@ -4,17 +4,17 @@
 //! | hook | a topic | a sink ([`super::rows`]) | calls ([`super::calls`]) |
 //! |---|---|---|---|
 //! | [`Lane::idle_wait`] | until something is due | until something is due | until a call or an answer is due |
-//! | [`Lane::admit`] | process, fill the transaction | process, commit the batch | put into windows |
-//! | [`Lane::attend`] | | | handle answers, judge, write; commands; send |
+//! | [`Lane::handle_batch`] | process, fill the transaction | process, commit the batch | put into windows |
+//! | [`Lane::serve_calls`] | | | handle answers, judge, write; commands; send |
 //! | [`Lane::tidy`] | | tidy up | |
-//! | [`Lane::end_transaction`] | if it is due | if it is due | each time, going on meanwhile |
-//! | [`Lane::go_on`] | | | count commands, send, resume reading, stop |
-//! | [`Lane::opened`] | | claim the row | |
-//! | [`Lane::begun`] | | | open a window |
+//! | [`Lane::end_transaction`] | if it is due | if it is due | each time, while calls continue |
+//! | [`Lane::resume_after_transaction`] | | | count commands, send, resume reading, stop |
+//! | [`Lane::on_store_current`] | | claim the row | |
+//! | [`Lane::on_work_begun`] | | | open a window |
 //! | [`Lane::drop_window`] | | | drop the window |
-//! | [`Lane::aborted`] | isolate a failing task | isolate a failing task | go on, search for the refused record |
+//! | [`Lane::on_aborted`] | isolate a failing task | isolate a failing task | continue, search for the refused record |
 //! | [`Lane::drain`] | | | wait for calls, release reservations |
-//! | [`Lane::tend`] | | look at rows | |
+//! | [`Lane::check_sink_state`] | | check the rows | |
 
 use std::time::Duration;
 
@@ -31,13 +31,13 @@ impl<C: Cluster> Lane<C> {
     /// How long a lane without work waits for records.
     pub(super) fn idle_wait(&self) -> Duration {
         match &self.ending {
-            Ending::Topic | Ending::Sink(_) => self.rest(),
-            Ending::Calls(calls) => self.wait_for_calls(&calls.calling),
+            Ending::Topic | Ending::Sink(_) => self.rest_wait(),
+            Ending::Calls(calls) => self.calls_wait(&calls.calling),
         }
     }
 
-    /// Takes in the records that were read.
-    pub(super) fn admit(&mut self) {
+    /// Processes the records that were read, or puts them into windows.
+    pub(super) fn handle_batch(&mut self) {
         match self.ending {
             _ if self.batch.is_empty() => {}
             Ending::Topic | Ending::Sink(_) => self.process_batch(),
@@ -45,10 +45,11 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Does what is due before the transaction ends, and sends the calls that wait for no transaction.
-    pub(super) fn attend(&mut self) {
+    /// Does the work for calls and commands before the transaction ends, and sends the calls that wait for no
+    /// transaction.
+    pub(super) fn serve_calls(&mut self) {
         if let Ending::Calls(_) = self.ending {
-            self.attend_to_calls();
+            self.process_windows();
             self.apply_commands();
             // Calls that wait for no transaction need not wait for this one's commit.
             self.send_calls();
@@ -58,17 +59,17 @@ impl<C: Cluster> Lane<C> {
     /// Ends the open transaction, unless it is not due and may stay open.
     pub(super) fn end_transaction(&mut self, is_due: bool) -> Result<(), cluster::Error> {
         match self.ending {
-            Ending::Calls(_) => return self.commit_and_go_on(),
-            Ending::Topic | Ending::Sink(_) if is_due || !self.awaits_more() => self.commit(),
+            Ending::Calls(_) => return self.commit_while_calling(),
+            Ending::Topic | Ending::Sink(_) if is_due || !self.awaits_more_records() => self.commit(),
             Ending::Topic | Ending::Sink(_) => {}
         }
         Ok(())
     }
 
     /// Resumes the work that waited for the end of the transaction.
-    pub(super) fn go_on(&mut self) {
+    pub(super) fn resume_after_transaction(&mut self) {
         if let Ending::Calls(_) = self.ending {
-            self.commands_committed();
+            self.on_commands_committed();
             self.send_calls();
             self.resume_reading();
         }
@@ -81,24 +82,25 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// A task's store is current. Returns whether the task may begin to work; if not, it tries again or restores.
-    pub(super) fn opened(&mut self, id: TaskId) -> Result<bool, Setback> {
+    /// Called when a task's store is current. Returns whether the task may begin to work; if not, it tries again or
+    /// restores.
+    pub(super) fn on_store_current(&mut self, id: TaskId) -> Result<bool, Setback> {
         match self.ending {
             Ending::Sink(_) => self.claim_row(id),
             Ending::Topic | Ending::Calls(_) => Ok(true),
         }
     }
 
-    /// A task begins to work in the lane's transactions.
-    pub(super) fn begun(&mut self, id: TaskId) {
+    /// Called when a task begins to work in the lane's transactions.
+    pub(super) fn on_work_begun(&mut self, id: TaskId) {
         let Self { context, tasks, ending: Ending::Calls(_), .. } = self else { return };
         let task = tasks.get_mut(&id).expect("listed by the caller");
-        let mut window = Window::new(&task.committed).in_order(context.rules.epoch.is_some());
+        let mut window = Window::new(&task.committed).with_input_order(context.rules.epoch.is_some());
         window.commands.began_at = context.clock.monotonic();
         task.ending.put_window(window);
     }
 
-    /// A task has stopped working, perhaps to start again: the answers to its calls are no longer awaited.
+    /// Called when a task has stopped working, perhaps to start again: the answers to its calls are no longer awaited.
     pub(super) fn drop_window(&mut self, id: TaskId) {
         let Self { tasks, ending: Ending::Calls(calls), .. } = self else { return };
         if let Some(window) = tasks.get_mut(&id).and_then(|task| task.ending.take_window()) {
@@ -106,23 +108,23 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// The open transaction was aborted; the task had one of `shares` in it, and perhaps an undelivered record. Returns
-    /// whether the task goes on as before, which `may_go_on` allows; otherwise it restores.
-    pub(super) fn aborted(
+    /// Called for each task of an aborted transaction; the task had one of `shares` in it, and perhaps an undelivered
+    /// record. Returns whether the task continues as before, which `may_continue` allows; otherwise it restores.
+    pub(super) fn on_aborted(
         &mut self,
         id: TaskId,
         shares: &[Share],
         undelivered: Option<&DeliveryFailure>,
-        may_go_on: bool,
+        may_continue: bool,
     ) -> bool {
         match self.ending {
             Ending::Calls(_) => {
-                let goes_on = may_go_on && self.search_refused(id, undelivered);
-                if goes_on {
-                    // Nothing has changed anywhere.
-                    self.ended(vec![id], false);
+                let continues = may_continue && self.search_refused(id, undelivered);
+                if continues {
+                    // The transaction certainly had no effect.
+                    self.report_outcome(vec![id], false);
                 }
-                goes_on
+                continues
             }
             Ending::Topic | Ending::Sink(_) => {
                 if let (Some(undelivered), Some(task)) = (undelivered, self.tasks.get_mut(&id)) {
@@ -139,10 +141,10 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Checks the ending's state outside Kafka, if that is due.
-    pub(super) fn tend(&mut self, now: Duration) {
+    /// Checks the state in the sink, if that is due.
+    pub(super) fn check_sink_state(&mut self, now: Duration) {
         if let Ending::Sink(_) = self.ending {
-            self.look_at_rows(now);
+            self.check_rows(now);
         }
     }
 }

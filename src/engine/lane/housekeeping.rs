@@ -11,7 +11,7 @@ use super::reports::Flushes;
 use super::{DISK_SLICE, Lane};
 
 impl<C: Cluster> Lane<C> {
-    /// Does what is due.
+    /// Updates gauges, reports, checks the sink and flushes stores, as far as that is due.
     pub(super) fn housekeeping(&mut self) {
         let now = self.context.clock.monotonic();
         if now >= self.reports.next_gauge() {
@@ -19,44 +19,44 @@ impl<C: Cluster> Lane<C> {
             self.gauge(now);
         }
         self.report();
-        self.tend(now);
+        self.check_sink_state(now);
         self.flush(now);
     }
 
     /// Updates the gauges, and writes the log events that are due.
     fn gauge(&mut self, now: Duration) {
         let wall_ms = self.context.clock.wall_ms();
-        // If not, slow calls keep all tasks from reading.
-        let reads = self.records_max() > 0;
+        // Otherwise slow calls keep all tasks from reading.
+        let can_read = self.records_max() > 0;
         for task in self.tasks.values_mut() {
             let end = self.member.end(&task.input);
             // For a partition that cannot be read at all, only its restore knows an end.
-            let stuck_at = stuck_at(task, end.or(Some(task.topics.input_end))).filter(|_| reads);
-            let is_starved = self.context.held_up.note(&task.input, stuck_at, now);
+            let stuck_at = stuck_at(task, end.or(Some(task.topics.input_end))).filter(|_| can_read);
+            let is_starved = self.context.held_up.record(&task.input, stuck_at, now);
             let heard_ago = self.member.end_heard_ago(&task.input);
             gauge(task, end, (wall_ms, heard_ago));
             task.note_failing(end, is_starved, now);
             task.report.log_if_due(&self.context.topology.dead_letter, now);
         }
-        self.count_gated();
+        self.report_gate_wait();
         if self.reports.is_joined && !self.member.is_member() {
             self.set_joined(false);
         }
         if let Some(sink) = self.ending.sink_mut()
-            && sink.count_waits(&self.tasks)
+            && sink.report_waits(&self.tasks)
         {
             // Tasks that waited have left, or have stopped.
-            sink.said.forget();
+            sink.logged_reasons.forget();
         }
     }
 
     /// Flushes stores, unless that would hold up a transaction: one that waits for a slow disk would time out.
     fn flush(&mut self, now: Duration) {
         if self.flushes.is_round_due(now) {
-            let due = self.tasks_in(|phase| matches!(phase, Phase::Running));
-            self.flushes = Flushes { began_at: now, due };
+            let pending = self.tasks_in(|phase| matches!(phase, Phase::Running));
+            self.flushes = Flushes { began_at: now, pending };
         }
-        while self.flushes.are_due()
+        while self.flushes.has_pending()
             && !self.transactor.is_open()
             && self.context.clock.monotonic().saturating_sub(now) < DISK_SLICE
         {
@@ -66,8 +66,8 @@ impl<C: Cluster> Lane<C> {
 
     /// Flushes the store of the next task that is due, if it is still at work.
     fn flush_next(&mut self) {
-        let Some(task) = self.flushes.due.pop().and_then(|id| self.tasks.get_mut(&id)) else { return };
-        if let (Phase::Running, Some(held)) = (&task.phase, &mut task.state.held)
+        let Some(task) = self.flushes.pending.pop().and_then(|id| self.tasks.get_mut(&id)) else { return };
+        if let (Phase::Running, Some(held)) = (&task.phase, &mut task.state.store)
             && let Err(error) = held.store.begin_flush()
         {
             tracing::warn!(task = %task.input, reason = %error, "store not flushed");
@@ -76,21 +76,21 @@ impl<C: Cluster> Lane<C> {
 
     /// Reports the tasks' states to the supervisor.
     fn report(&mut self) {
-        let open = self.transactor.is_open();
+        let is_open = self.transactor.is_open();
         // A run ends only after the commands given before are carried out.
         let commands = self.ending.calls().map(|_| (self.context.commands.view(), self.context.clock.monotonic()));
         let awaits_commands = |task: &Task<C>| {
             let (Some((view, now)), Some(window)) = (&commands, task.ending.window()) else { return false };
             window.commands.may_have_more(view.as_ref(), task.committed.calls.control, *now)
         };
-        let drained = |task: &Task<C>| {
+        let is_drained = |task: &Task<C>| {
             // The member's last known end may be from before the partition came back.
             let end = self.member.end(&task.input).map(|end| end.max(task.topics.input_end));
-            let is_at_rest = !open && matches!(task.phase, Phase::Running) && !awaits_commands(task);
+            let is_at_rest = !is_open && matches!(task.phase, Phase::Running) && !awaits_commands(task);
             is_at_rest && end.is_some_and(|end| task.committed.next >= end)
         };
-        let count = |of: &dyn Fn(&Task<C>) -> bool| self.tasks.values().filter(|task| of(task)).count();
-        let at_rest = |task: &Task<C>| {
+        let count = |is_counted: &dyn Fn(&Task<C>) -> bool| self.tasks.values().filter(|task| is_counted(task)).count();
+        let is_restored = |task: &Task<C>| {
             matches!(
                 task.phase,
                 Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_) | Phase::Failed
@@ -98,10 +98,10 @@ impl<C: Cluster> Lane<C> {
         };
         let counts = Counts {
             tasks: self.tasks.len(),
-            drained: count(&drained),
+            drained: count(&is_drained),
             failed: count(&|task| matches!(task.phase, Phase::Failed)),
             passing: count(&|task| matches!(task.phase, Phase::Failed) && task.trouble.may_pass),
-            restoring: count(&|task| !at_rest(task)),
+            restoring: count(&|task| !is_restored(task)),
         };
         self.reports.is_at_rest = counts.drained + counts.failed == counts.tasks;
         self.reports.status.set(counts);
@@ -111,17 +111,17 @@ impl<C: Cluster> Lane<C> {
 /// The offset at which a task at work waits for records that exist but do not arrive.
 fn stuck_at<C: Cluster>(task: &Task<C>, end: Option<i64>) -> Option<i64> {
     let next = task.committed.next;
-    // Records that it has read and not settled wait for their calls.
+    // Records that the task has read and not settled wait for their calls.
     let is_waiting = task.ending.window().is_none_or(Window::is_empty);
     end.filter(|end| matches!(task.phase, Phase::Running) && is_waiting && *end > next).map(|_| next)
 }
 
 fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, (wall_ms, heard_ago): (i64, Option<Duration>)) {
-    if let Some(held) = &task.state.held {
+    if let Some(held) = &task.state.store {
         task.report.metrics.state(held.store.entries_estimate(), held.store.bytes());
     }
     let at_work = matches!(task.phase, Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_))
-        || task.ending.waits();
+        || task.ending.is_waiting();
     let Some(end) = end.filter(|_| at_work) else { return };
     let records = (end - task.committed.next).max(0);
     let heard_ms = heard_ago.map(|ago| wall_ms.saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX)));

@@ -3,29 +3,29 @@
 use std::time::Duration;
 
 use crate::cluster::{Cluster, Member, Producer, RecordBatch};
-use crate::effect::Failed;
+use crate::effect::CommitError;
 use crate::engine::claims::{self, Ownership};
 use crate::engine::failure::{Cause, Failure};
 use crate::engine::panics::{InProgress, caught};
-use crate::engine::process::{Portion, process};
+use crate::engine::process::{BatchPortion, process};
 use crate::engine::share::{Share, Stop, TaskId};
 use crate::engine::sweep;
 use crate::engine::task::{Phase, Task, Tasks};
-use crate::engine::transact::{Committed, Transactor};
+use crate::engine::transact::{CommitOutcome, Transactor};
 
 use super::Lane;
 use super::ending::CallsEnding;
 use super::round::{Deferred, Round};
-use super::sorting::share_out;
+use super::sorting::sort_by_task;
 
 impl<C: Cluster> Lane<C> {
-    /// Sorts the batch by task and takes each task's records through it. With a sink, the transaction ends with the
+    /// Sorts the batch by task and processes each task's records. With a sink, the transaction ends with the
     /// batch: if the sink refuses some of its records, the others are processed again without being read again.
     pub(super) fn process_batch(&mut self) {
         let began = self.context.clock.monotonic();
-        self.share_out();
+        self.sort_batch();
         while let Err(failure) = self.process_shares() {
-            let Some(failure) = self.without_refused(failure) else { continue };
+            let Some(failure) = self.prepare_retry(failure) else { continue };
             // The other tasks' records were read but not processed: they are read again.
             let others: Vec<TaskId> =
                 self.shares.iter().filter(|(_, indices)| !indices.is_empty()).map(|(id, _)| *id).collect();
@@ -46,23 +46,23 @@ impl<C: Cluster> Lane<C> {
         ended
     }
 
-    /// Whether the other records can be processed again: without those that the sink has named, or fewer at once, so
-    /// that it can name them.
-    fn may_go_on_without(&mut self, failed: &Failed) -> bool {
+    /// Whether the batch can be processed again: without the records that the sink has named, or with fewer records at
+    /// once, so that the sink can name the refused ones.
+    fn can_retry_without_refused(&mut self, failed: &CommitError) -> bool {
         match failed {
-            Failed::Rejected(_) => true,
-            Failed::Refused(_) => self.transactor.divide(),
-            Failed::Fenced(_) | Failed::Held(_) | Failed::Unknown(_) => false,
+            CommitError::Rejected(_) => true,
+            CommitError::Refused(_) => self.transactor.start_bisect(),
+            CommitError::Fenced(_) | CommitError::Held(_) | CommitError::Unknown(_) => false,
         }
     }
 
     /// Prepares the batch to be processed again if the sink has only refused some of its records. Returns any other
     /// failure.
-    fn without_refused(&mut self, failure: Failure) -> Option<Failure> {
+    fn prepare_retry(&mut self, failure: Failure) -> Option<Failure> {
         match failure.cause {
-            Cause::Sink(undone) if self.may_go_on_without(&undone.failed) => {
+            Cause::Sink(undone) if self.can_retry_without_refused(&undone.failed) => {
                 self.on_refused(undone);
-                self.share_out();
+                self.sort_batch();
                 let Self { shares, tasks, batch, .. } = self;
                 for (id, indices) in shares.iter_mut().filter(|(_, indices)| !indices.is_empty()) {
                     let next = tasks[id].committed.next;
@@ -74,14 +74,14 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    fn share_out(&mut self) {
+    fn sort_batch(&mut self) {
         let Self { batch, shares, tasks, transactor, .. } = self;
-        share_out(batch, shares, tasks, |id, task| takes(transactor, id, task));
+        sort_by_task(batch, shares, tasks, |id, task| accepts_records(transactor, id, task));
     }
 
-    /// Makes sure that the group names this lane's id before the id writes for a task; for all tasks at work at once.
-    /// That takes a transaction of its own, so the open one ends first.
-    pub(super) fn claim(&mut self, id: TaskId) -> Result<(), Failure> {
+    /// Makes sure that the group names this lane's transactional id before that id writes for a task; for all tasks at
+    /// work at once. That takes a transaction of its own, so the open transaction ends first.
+    pub(super) fn claim_partition(&mut self, id: TaskId) -> Result<(), Failure> {
         self.transactor.prepare(&self.cluster).map_err(Failure::cluster)?;
         if !claims::is_unclaimed(&self.tasks[&id], self.transactor.producer().id()) {
             return Ok(());
@@ -93,23 +93,23 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// A task's share in the open transaction, which is begun if necessary. `None` if the task is no longer at work.
-    pub(super) fn touch(&mut self, id: TaskId) -> Result<Option<&mut Share>, Failure> {
-        self.claim(id)?;
+    pub(super) fn enlist(&mut self, id: TaskId) -> Result<Option<&mut Share>, Failure> {
+        self.claim_partition(id)?;
         let Some(work) = self.tasks.get(&id).and_then(Task::work) else { return Ok(None) };
-        let touched = self.transactor.touch(&self.context, id, &work.task.committed);
+        let touched = self.transactor.enlist(&self.context, id, &work.task.committed);
         touched.map(|(share, _)| Some(share)).map_err(Failure::cluster)
     }
 
-    fn takes(&self, id: TaskId) -> bool {
-        self.tasks.get(&id).is_some_and(|task| takes(&self.transactor, id, task))
+    fn accepts_records(&self, id: TaskId) -> bool {
+        self.tasks.get(&id).is_some_and(|task| accepts_records(&self.transactor, id, task))
     }
 
-    /// Takes a task's records through it, in one transaction or, if they do not fit, in several.
+    /// Processes a task's records in one transaction or, if they do not fit, in several.
     fn process_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Failure> {
         let mut rest = indices;
-        // A commit, including the one before a claim, may stop the task or send it to its restore: it then reads the
-        // rest again.
-        while !rest.is_empty() && self.takes(id) {
+        // A commit, including the commit before a claim, may stop the task or make it restore: the task then reads the
+        // remaining records again.
+        while !rest.is_empty() && self.accepts_records(id) {
             if self.transactor.is_full(&self.context) {
                 self.finish()?;
             } else {
@@ -120,19 +120,19 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    /// Processes the first records, as many as the open transaction is sure to have room for or a few more; returns how
-    /// many. There may be room left afterwards, since dropped records take none.
+    /// Processes the first records, as many as surely fit into the open transaction or a few more; returns how many.
+    /// There may be room left afterwards, since dropped records take none.
     fn process_part(&mut self, id: TaskId, indices: &[usize]) -> Result<usize, Failure> {
-        self.claim(id)?;
+        self.claim_partition(id)?;
         let Self { context, transactor, tasks, batch, scratch, member, .. } = self;
         let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(0) };
-        let portion = Portion { batch, indices, room: transactor.room(context) };
-        let (share, producer) = transactor.touch(context, id, &work.task.committed).map_err(Failure::cluster)?;
+        let portion = BatchPortion { batch, indices, room: transactor.room(context) };
+        let (share, producer) = transactor.enlist(context, id, &work.task.committed).map_err(Failure::cluster)?;
         let processed = caught(|| process(context, &work, share, &portion, producer, scratch));
         let added = processed.unwrap_or_else(|panic| Err(Failure::panicked(id, scratch.in_progress(), panic)))?;
         if let Some(stop) = &mut share.stop {
             if let (Stop::Doubted(doubt), Some(end)) = (stop, member.end(&work.task.input)) {
-                doubt.reach(end);
+                doubt.extend_to(end);
             }
             member.pause(&work.task.input).map_err(Failure::cluster)?;
         }
@@ -140,11 +140,11 @@ impl<C: Cluster> Lane<C> {
         Ok(added.records)
     }
 
-    /// Includes transaction markers and other gaps at the end of the input in the position, so that a committed offset
+    /// Moves the position past transaction markers and other gaps at the end of the input, so that a committed offset
     /// never points at something that retention will remove.
-    pub(super) fn pass_markers(&mut self) {
+    pub(super) fn advance_past_markers(&mut self) {
         for id in self.tasks_in(|phase| matches!(phase, Phase::Running)) {
-            if !self.takes(id) || self.tasks[&id].ending.window().is_some_and(|window| !window.is_empty()) {
+            if !self.accepts_records(id) || self.tasks[&id].ending.window().is_some_and(|window| !window.is_empty()) {
                 continue;
             }
             let task = &self.tasks[&id];
@@ -153,14 +153,14 @@ impl<C: Cluster> Lane<C> {
             if position <= next && !task.last.commit_start {
                 continue;
             }
-            let ahead = self.tasks.get_mut(&id).and_then(|task| task.ending.window_mut()).map(|window| {
-                window.pass_to(position);
-                window.ahead()
+            let new_position = self.tasks.get_mut(&id).and_then(|task| task.ending.window_mut()).map(|window| {
+                window.advance_to(position);
+                window.position_after_commit()
             });
-            match self.touch(id) {
+            match self.enlist(id) {
                 Ok(Some(share)) => {
                     share.position.next = share.position.next.max(position);
-                    ahead.into_iter().for_each(|ahead| ahead.put(&mut share.position));
+                    new_position.into_iter().for_each(|new_position| new_position.write_to(&mut share.position));
                 }
                 Ok(None) => {}
                 Err(failure) => {
@@ -171,6 +171,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
+    /// Removes some expired entries of one task whose sweep is due.
     pub(super) fn sweep(&mut self) {
         let Self { context, tasks, transactor, .. } = self;
         let is_due = |id: TaskId, task: &Task<C>| sweep::is_due(context, task, transactor.share(id));
@@ -178,7 +179,7 @@ impl<C: Cluster> Lane<C> {
         let swept = match caught(|| sweep::slice(context, task, transactor.share(id))) {
             Ok(Ok(expired)) if expired.is_empty() => return,
             Ok(Ok(expired)) => {
-                self.touch(id).map(|share| share.into_iter().for_each(|share| sweep::remove(share, &expired)))
+                self.enlist(id).map(|share| share.into_iter().for_each(|share| sweep::remove(share, &expired)))
             }
             Ok(Err(error)) => Err(Failure::state(id, error)),
             Err(panic) => Err(Failure::panicked(id, InProgress::Walk, panic)),
@@ -200,7 +201,7 @@ impl<C: Cluster> Lane<C> {
         self.finish_while(None)
     }
 
-    /// Like `finish`. If there is a `deferred` to collect what has to be handled afterwards, the lane goes on with its
+    /// Like `finish`. With `deferred`, which collects what has to be handled afterwards, the lane continues with its
     /// calls meanwhile.
     pub(super) fn finish_while(&mut self, deferred: Option<&mut Deferred>) -> Result<(), Failure> {
         if !self.transactor.is_open() {
@@ -209,30 +210,31 @@ impl<C: Cluster> Lane<C> {
         self.pace.commit_began_at = Some(self.context.clock.monotonic());
         let Self { context, transactor, tasks, member, ending, .. } = self;
         transactor.seal(context, tasks, member, ending.sink_mut())?;
-        let concerned = self.with_windows();
-        let Committed { failures, stops, settled } = self.commit_while(deferred)?;
-        self.ended(concerned, true);
+        let with_windows = self.tasks_with_windows();
+        let CommitOutcome { failures, stops, settled } = self.commit_while(deferred)?;
+        self.report_outcome(with_windows, true);
         self.ending.calls().into_iter().for_each(|calls| calls.calling.metrics.settled(settled));
         failures.into_iter().for_each(|failure| self.on_task_failure(failure));
         stops.into_iter().for_each(|(id, stop)| self.on_stop(id, stop));
         Ok(())
     }
 
-    fn commit_while(&mut self, deferred: Option<&mut Deferred>) -> Result<Committed, Failure> {
+    fn commit_while(&mut self, deferred: Option<&mut Deferred>) -> Result<CommitOutcome, Failure> {
         let Self { context, transactor, tasks, member, metrics, ending, scratch, batch, shares, .. } = self;
         let membership = transactor.membership(member)?;
         let Some((deferred, calls)) = deferred.zip(ending.calls_mut()) else {
             return transactor.commit(context, tasks, membership, metrics, None);
         };
-        let mut go_on = |tasks: &mut Tasks<C>, wait: Duration| {
+        let mut during_commit = |tasks: &mut Tasks<C>, wait: Duration| {
             let (scratch, batch, shares) = (&mut *scratch, &mut *batch, &mut *shares);
             let (CallsEnding { terms, calling, .. }, member) = (&mut *calls, &mut *member);
-            Round { context, terms, calling, scratch, batch, shares, tasks, member }.go_on(deferred, wait);
+            Round { context, terms, calling, scratch, batch, shares, tasks, member }.work_during_commit(deferred, wait);
         };
-        transactor.commit(context, tasks, membership, metrics, Some(&mut go_on))
+        transactor.commit(context, tasks, membership, metrics, Some(&mut during_commit))
     }
 
-    /// Everything before a record is committed and the task stops there, unless its store has failed meanwhile.
+    /// Stops a task before a record, once everything before that record is committed; unless its store has failed
+    /// meanwhile.
     pub(super) fn on_stop(&mut self, id: TaskId, stop: Stop) {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| task.work().is_some()) else { return };
         match stop {
@@ -241,13 +243,13 @@ impl<C: Cluster> Lane<C> {
                 let may_pass = task.trouble.panics.are_too_many();
                 task.fail(&reason, may_pass);
             }
-            Stop::Doubted(doubt) => self.ask_time(id, doubt),
+            Stop::Doubted(doubt) => self.request_kafka_time(id, doubt),
             Stop::Gated => self.hold_for_gate(id),
         }
     }
 }
 
-/// Whether the task's records may be read into the open transaction.
-fn takes<C: Cluster>(transactor: &Transactor<C>, id: TaskId, task: &Task<C>) -> bool {
+/// Whether the open transaction accepts more records of the task.
+fn accepts_records<C: Cluster>(transactor: &Transactor<C>, id: TaskId, task: &Task<C>) -> bool {
     task.is_running() && transactor.share(id).is_none_or(|share| share.stop.is_none())
 }

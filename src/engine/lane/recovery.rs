@@ -6,14 +6,14 @@ use crate::cluster::{self, Cluster, ErrorKind, Member};
 use crate::engine::changelog_loss;
 use crate::engine::commitment::Commitment;
 use crate::engine::context::backoff;
-use crate::engine::control::orders::ACKNOWLEDGEMENT;
+use crate::engine::control::commands::ACKNOWLEDGEMENT;
 use crate::engine::failure::{Cause, Failure};
-use crate::engine::isolate::{self, Isolated, Means, Outcome, Quarantine};
+use crate::engine::isolate::{self, IsolatedWork, LaneParts, Quarantine, StepOutcome};
 use crate::engine::panics::{InProgress, Panic, caught};
 use crate::engine::present::Doubt;
 use crate::engine::process::Scratch;
 use crate::engine::restore::{self, Slice};
-use crate::engine::setback::{Setback, Then};
+use crate::engine::setback::{Consequence, Setback};
 use crate::engine::share::TaskId;
 use crate::engine::task::{Phase, Task};
 use crate::engine::transact::Transactor;
@@ -22,32 +22,32 @@ use crate::sabotage::{self, Sabotage};
 use super::{DISK_SLICE, Lane};
 
 impl<C: Cluster> Lane<C> {
-    /// Aborts the open transaction and sends its tasks through their restore. If it certainly has no effect, tasks with
-    /// a sink may read their records again instead, and tasks with calls go on.
+    /// Aborts the open transaction and restores its tasks. If the transaction certainly has no effect, tasks with a
+    /// sink may read their records again instead, and tasks with calls continue.
     pub(super) fn abort_and_restore(&mut self, failure: Failure) {
         if let Cause::Sink(undone) = failure.cause {
             return self.on_undone(undone);
         }
         let aborted = self.transactor.abort(&self.cluster, &failure.cause, &self.metrics);
-        let fallen_back = changelog_loss::detect(&mut self.tasks, &aborted.delivered);
+        let losses = changelog_loss::detect(&mut self.tasks, &aborted.delivered);
         if aborted.undelivered.iter().any(|record| record.number == ACKNOWLEDGEMENT) {
             let now = self.context.clock.monotonic();
-            self.ending.calls_mut().into_iter().for_each(|calls| calls.orders.put_off(now));
+            self.ending.calls_mut().into_iter().for_each(|calls| calls.commands.postpone(now));
         }
         let topology = &self.context.topology.name;
         match aborted.never_commits && self.ending.outlives_aborts() {
-            true => tracing::warn!(topology, reason = %failure.cause, "transaction aborted; its calls go on"),
+            true => tracing::warn!(topology, reason = %failure.cause, "transaction aborted; its calls continue"),
             false => tracing::warn!(
                 topology, reason = %failure.cause, tasks = aborted.tasks().count(),
                 "transaction aborted; its tasks restore"
             ),
         }
-        // Prepared at once, while the tasks settle.
+        // The next producer is prepared at once, while the tasks settle.
         if let Err(error) = self.transactor.prepare(&self.cluster) {
             tracing::debug!(reason = %error.message, "no producer yet");
         }
         // A fenced producer says nothing about the output.
-        let fenced = matches!(&failure.cause, Cause::Cluster(error) if error.kind == ErrorKind::Fenced);
+        let is_fenced = matches!(&failure.cause, Cause::Cluster(error) if error.kind == ErrorKind::Fenced);
         for id in aborted.tasks() {
             if self.continues_by_sabotage(id, &failure.cause) {
                 continue;
@@ -55,9 +55,9 @@ impl<C: Cluster> Lane<C> {
             if let Some(task) = self.tasks.get_mut(&id).filter(|_| !aborted.ended) {
                 task.unsettle();
             }
-            let undelivered = aborted.undelivered.iter().find(|record| record.number == id && !fenced);
-            let may_go_on = aborted.never_commits && failure.task != Some(id);
-            if !self.aborted(id, &aborted.shares, undelivered, may_go_on) {
+            let undelivered = aborted.undelivered.iter().find(|record| record.number == id && !is_fenced);
+            let may_continue = aborted.never_commits && failure.task != Some(id);
+            if !self.on_aborted(id, &aborted.shares, undelivered, may_continue) {
                 self.restart(id);
             }
         }
@@ -73,7 +73,7 @@ impl<C: Cluster> Lane<C> {
             }
             None => self.on_task_failure(failure),
         }
-        fallen_back.into_iter().for_each(|failure| self.on_task_failure(failure));
+        losses.into_iter().for_each(|failure| self.on_task_failure(failure));
     }
 
     /// Sabotage: whether a task continues without a restore.
@@ -81,8 +81,8 @@ impl<C: Cluster> Lane<C> {
         if sabotage::is_on(Sabotage::TasksNotRestarted) {
             return true;
         }
-        let unknown = matches!(cause, Cause::Cluster(error) if error.kind == ErrorKind::Unknown);
-        if !(unknown && sabotage::is_on(Sabotage::UnknownTakenForAbort)) {
+        let is_unknown = matches!(cause, Cause::Cluster(error) if error.kind == ErrorKind::Unknown);
+        if !(is_unknown && sabotage::is_on(Sabotage::UnknownTakenForAbort)) {
             return false;
         }
         let Some(task) = self.tasks.get(&id) else { return false };
@@ -96,8 +96,8 @@ impl<C: Cluster> Lane<C> {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         match failure.cause {
             Cause::Refused(refusal) => task.fail(&refusal.to_string(), false),
-            // The records before it were in the aborted transaction, and are processed first.
-            Cause::RefusedAt(at, reason) => task.trouble.refused_at = Some((at, reason)),
+            // The records before this one were in the aborted transaction, and are processed first.
+            Cause::RefusedAt(offset, reason) => task.trouble.refused_at = Some((offset, reason)),
             Cause::State(error) => restore::set_back(&self.context, task, &error.into()),
             Cause::Cluster(error) => restore::set_back(&self.context, task, &error.into()),
             // Its own transaction is undone, and it already restores.
@@ -109,24 +109,24 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Recreates a task that has panicked while working on `at`, and with it everything it may have changed. The task
-    /// tries again, or stops if it has panicked too often. Its transaction was aborted before.
+    /// Recreates a task that has panicked while working on `at`, and with it everything that the task may have changed.
+    /// The task tries again, or stops if it has panicked too often. The caller has aborted its transaction.
     fn on_panic(&mut self, id: TaskId, at: InProgress, panic: &Panic) {
         self.scratch = Scratch::new(&self.context);
         (self.batch, self.restore_batch) = (C::Batch::default(), C::Batch::default());
         self.drop_window(id);
         let Some(mut former) = self.tasks.remove(&id) else { return };
         self.transactor.free_spare(id);
-        former.trouble.panics.note(at, panic);
+        former.trouble.panics.add(at, panic);
         let wait = backoff(former.trouble.panics.times().saturating_sub(1));
         let until = self.context.clock.monotonic() + wait;
         tracing::error!(
             task = %former.input, at = at.record(), reason = %panic, times = former.trouble.panics.times(),
             "the task panicked; restarting it"
         );
-        let held = former.state.held.take();
+        let held = former.state.store.take();
         let mut task = former.recreated(&self.context, until);
-        // A record that is to blame is not processed, but the records before it are.
+        // A record that causes the panics is not processed, but the records before it are.
         if task.trouble.panics.are_too_many() && task.trouble.panics.stop_before().is_none_or(|_| at.record().is_none())
         {
             let reason = format!("{}: {}", task.input, task.trouble.panics);
@@ -146,10 +146,10 @@ impl<C: Cluster> Lane<C> {
     /// Sends a task back to the beginning of its restore: at once the first time, later if it keeps failing without a
     /// commit in between.
     pub(super) fn restart(&mut self, id: TaskId) {
-        debug_assert!(!self.transactor.touches(id), "a task in the open transaction must not restart");
+        debug_assert!(!self.transactor.includes(id), "a task in the open transaction must not restart");
         self.drop_window(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        // A task that lost its means in a panic is recreated instead, and waits as long as its panics require.
+        // A task that lost its isolated work in a panic is recreated instead, and waits as long as its panics require.
         if matches!(task.phase, Phase::Failed | Phase::Isolated(None)) {
             return;
         }
@@ -163,9 +163,9 @@ impl<C: Cluster> Lane<C> {
         self.restores.pending = true;
     }
 
-    /// Sends a task through its restore to learn Kafka's time. It has committed everything before a record that seems
-    /// to be from the future.
-    pub(super) fn ask_time(&mut self, id: TaskId, doubt: Doubt) {
+    /// Restores a task to learn Kafka's time. The task has committed everything before a record that seems to be from
+    /// the future.
+    pub(super) fn request_kafka_time(&mut self, id: TaskId, doubt: Doubt) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let (wait, sweep) = (task.doubt(&self.context, doubt), task.sweep.clone());
         self.restart(id);
@@ -179,7 +179,7 @@ impl<C: Cluster> Lane<C> {
 
     /// Gives every restoring task its slice. An error means that the lane's membership is unusable.
     pub(super) fn restore_slices(&mut self) -> Result<(), cluster::Error> {
-        self.restores.worked = false;
+        self.restores.has_work_left = false;
         if !self.restores.pending {
             return Ok(());
         }
@@ -201,13 +201,13 @@ impl<C: Cluster> Lane<C> {
             self.restore_batch = C::Batch::default();
         }
         let began = self.context.clock.monotonic();
-        // Those that had no slice last time go first.
-        let first = restoring.partition_point(|id| *id < self.restores.next);
+        // Tasks that had no slice in the last step go first.
+        let first = restoring.partition_point(|id| *id < self.restores.next_task);
         restoring.rotate_left(first);
-        self.restores.next = 0;
+        self.restores.next_task = 0;
         for id in restoring {
             if self.context.clock.monotonic().saturating_sub(began) >= DISK_SLICE {
-                (self.restores.next, self.restores.worked) = (id, true);
+                (self.restores.next_task, self.restores.has_work_left) = (id, true);
                 break;
             }
             let may_load =
@@ -218,7 +218,7 @@ impl<C: Cluster> Lane<C> {
                     continue;
                 }
                 Phase::Gated => {
-                    self.step_gated(id)?;
+                    self.resume_gated(id)?;
                     continue;
                 }
                 _ => {}
@@ -232,9 +232,9 @@ impl<C: Cluster> Lane<C> {
                     continue;
                 }
             };
-            self.restores.worked |= matches!(stepped, Ok(Slice::Worked));
+            self.restores.has_work_left |= matches!(stepped, Ok(Slice::Worked));
             let ready = match stepped {
-                Ok(Slice::Ready) => match self.opened(id) {
+                Ok(Slice::Ready) => match self.on_store_current(id) {
                     Err(setback) => Err(setback),
                     Ok(false) => Ok(()),
                     Ok(true) => match self.begin_work(id) {
@@ -247,7 +247,7 @@ impl<C: Cluster> Lane<C> {
             };
             if let Err(setback) = ready {
                 let task = self.tasks.get_mut(&id).expect("listed above");
-                if matches!(setback.then(), Then::Stop | Then::StopUnlessProven) {
+                if matches!(setback.consequence(), Consequence::Stop | Consequence::StopUnlessProven) {
                     // Nobody waits for the records of a stopped task.
                     let _ = self.member.pause(&task.input);
                 }
@@ -260,29 +260,29 @@ impl<C: Cluster> Lane<C> {
     /// Starts the work of a task whose store is current: in the lane's transactions, or isolated.
     pub(super) fn begin_work(&mut self, id: TaskId) -> Result<(), cluster::Error> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
-        task.report.restored();
-        task.report.gated(false);
+        task.report.on_work_begun();
+        task.report.set_gated(false);
         self.context.proven.add(&task.input.topic);
-        if !std::mem::replace(&mut task.report.taken_over, true) {
-            self.metrics.takeover(if task.state.restored { "restored" } else { "current" });
-            let took_ms = self.context.clock.monotonic().saturating_sub(task.report.assigned).as_millis() as u64;
+        if !std::mem::replace(&mut task.report.has_worked, true) {
+            self.metrics.takeover(if task.state.is_restored { "restored" } else { "current" });
+            let took_ms = self.context.clock.monotonic().saturating_sub(task.report.assigned_at).as_millis() as u64;
             let owner = task.last.commitment.as_ref().map_or("none", Commitment::owner);
-            tracing::info!(task = %task.input, owner, restored = task.state.restored, took_ms, "task taken over");
+            tracing::info!(task = %task.input, owner, restored = task.state.is_restored, took_ms, "task taken over");
         }
         if task.trouble.quarantine.is_none() {
             self.member.start(&task.input, task.committed.next)?;
             task.set_phase(Phase::Running);
-            self.begun(id);
+            self.on_work_begun(id);
             return Ok(());
         }
         task.set_phase(Phase::Queued { since: self.context.clock.monotonic() });
         Ok(())
     }
 
-    /// Gives the queued tasks that have waited longest the means to work alone. Only a few may work alone at once,
-    /// since clients have threads and memory of their own. Returns whether others wait for a turn.
+    /// Isolates the queued tasks that have waited longest. Only a few tasks may be isolated at once, since their
+    /// clients have threads and memory of their own. Returns whether other tasks wait for a slot.
     fn isolate_queued(&mut self) -> bool {
-        let queue = self.queue();
+        let queue = self.queued_tasks();
         let at_work = self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))).len();
         let free = self.context.limits.isolated_max.saturating_sub(at_work);
         for &id in queue.iter().take(free) {
@@ -294,22 +294,21 @@ impl<C: Cluster> Lane<C> {
         queue.len() > free
     }
 
-    /// The tasks that may try to work alone by now, in order of their turns.
-    fn queue(&self) -> Vec<TaskId> {
+    /// The queued tasks whose next attempt is due, the one that has waited longest first.
+    fn queued_tasks(&self) -> Vec<TaskId> {
         let now = self.context.clock.monotonic();
-        let waits = |(&id, task): (&TaskId, &Task<C>)| {
-            let may_try = task.trouble.quarantine.as_ref().is_none_or(|quarantine| quarantine.may_try(now));
+        let queued = |(&id, task): (&TaskId, &Task<C>)| {
+            let is_due = task.trouble.quarantine.as_ref().is_none_or(|quarantine| quarantine.is_attempt_due(now));
             let Phase::Queued { since } = task.phase else { return None };
-            may_try.then_some((since, id))
+            is_due.then_some((since, id))
         };
-        let mut queue: Vec<_> = self.tasks.iter().filter_map(waits).collect();
+        let mut queue: Vec<_> = self.tasks.iter().filter_map(queued).collect();
         queue.sort_unstable();
         queue.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// A new transactor beside the lane's, each time with a transactional id and tokens of its own: see
-    /// `Transactor::renewals`.
-    pub(super) fn transactor_apart(&mut self) -> Transactor<C> {
+    /// A new transactor beside the lane's, with a transactional id and tokens of its own: see `Transactor::renewals`.
+    pub(super) fn separate_transactor(&mut self) -> Transactor<C> {
         self.names.isolations += 1;
         let transactional_id = format!("{}-i{}", self.names.transactional_id, self.names.isolations);
         Transactor::new(
@@ -320,10 +319,10 @@ impl<C: Cluster> Lane<C> {
     }
 
     fn isolate(&mut self, id: TaskId) -> Result<(), cluster::Error> {
-        let transactor = self.transactor_apart();
+        let transactor = self.separate_transactor();
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
         let (group, from) = (self.context.topology.group(), (&task.input, task.committed.next));
-        let isolated = Isolated::new(&self.cluster, &group, from, transactor)?;
+        let isolated = IsolatedWork::new(&self.cluster, &group, from, transactor)?;
         task.set_phase(Phase::Isolated(Some(Box::new(isolated))));
         Ok(())
     }
@@ -332,19 +331,20 @@ impl<C: Cluster> Lane<C> {
         let others_wait = self.isolate_queued();
         for id in self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))) {
             let Self { context, cluster, tasks, member, scratch, metrics, ending, .. } = self;
-            let means = &mut Means { context, cluster, tasks, member, scratch, metrics, sink: ending.sink_mut() };
-            let stepped = caught(|| isolate::step(means, id))
-                .unwrap_or_else(|panic| Outcome::SetBack(Cause::Panicked { at: self.scratch.in_progress(), panic }));
+            let parts = &mut LaneParts { context, cluster, tasks, member, scratch, metrics, sink: ending.sink_mut() };
+            let stepped = caught(|| isolate::step(parts, id)).unwrap_or_else(|panic| {
+                StepOutcome::SetBack(Cause::Panicked { at: self.scratch.in_progress(), panic })
+            });
             match stepped {
-                Outcome::Waiting | Outcome::Worked => {}
-                Outcome::Stopped(stop) => self.on_stop(id, stop),
-                // Nobody knows when there will be more to read, so it queues for another turn. It has not failed.
-                Outcome::Idle if others_wait => {
+                StepOutcome::Waiting | StepOutcome::Worked => {}
+                StepOutcome::Stopped(stop) => self.on_stop(id, stop),
+                // More records may arrive only much later: the task returns its slot and queues again. It did not fail.
+                StepOutcome::Idle if others_wait => {
                     self.tasks.get_mut(&id).expect("stepped above").trouble.attempts = 0;
                     self.restart(id);
                 }
-                Outcome::Idle => {}
-                Outcome::Recovered => {
+                StepOutcome::Idle => {}
+                StepOutcome::Recovered => {
                     let task = self.tasks.get_mut(&id).expect("stepped above");
                     tracing::info!(
                         task = %task.input, next = task.committed.next,
@@ -353,14 +353,14 @@ impl<C: Cluster> Lane<C> {
                     task.trouble.quarantine = None;
                     self.restart(id);
                 }
-                Outcome::SetBack(Cause::Cluster(error))
+                StepOutcome::SetBack(Cause::Cluster(error))
                     if error.kind == ErrorKind::Refused && error.partition.is_some() =>
                 {
                     tracing::warn!(task = %self.tasks[&id].input, reason = %error.message, "reading is refused");
-                    // The right to read may be granted again; a task that works alone has read before.
+                    // The right to read may be granted again; an isolated task has read this partition before.
                     if error.is_denied() { self.restart(id) } else { self.on_unreadable(id, &error) }
                 }
-                Outcome::SetBack(cause) => {
+                StepOutcome::SetBack(cause) => {
                     let task = match &cause {
                         Cause::Cluster(error) => {
                             tracing::warn!(

@@ -6,14 +6,14 @@ use std::time::Duration;
 use crate::engine::share::TaskId;
 use crate::engine::status::LaneStatus;
 
-/// How often stores are flushed, so that a quiet one does not keep an old position on disk.
+/// How often stores are flushed, so that a store without changes does not keep an old position on disk.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
 /// How often gauges are updated.
 const GAUGE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A lane's reports.
 pub(super) struct Reports {
-    /// The supervisor's view.
+    /// The lane's status for the supervisor.
     pub status: Arc<LaneStatus>,
     /// Whether the lane is reported as a member of its group.
     pub is_joined: bool,
@@ -40,13 +40,13 @@ pub(super) struct Flushes {
     /// When the last round began, on the monotonic clock.
     pub began_at: Duration,
     /// The tasks whose stores are still to be flushed in this round.
-    pub due: Vec<TaskId>,
+    pub pending: Vec<TaskId>,
 }
 
 impl Flushes {
-    /// The first round begins an interval after `now`.
-    pub fn since(now: Duration) -> Self {
-        Self { began_at: now, due: Vec::new() }
+    /// Flushes whose first round begins an interval after `now`.
+    pub fn starting_at(now: Duration) -> Self {
+        Self { began_at: now, pending: Vec::new() }
     }
 
     /// Whether another round is due.
@@ -55,7 +55,7 @@ impl Flushes {
     }
 
     /// Whether a store is still to be flushed.
-    pub fn are_due(&self) -> bool {
-        !self.due.is_empty()
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 }

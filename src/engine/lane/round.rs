@@ -1,7 +1,7 @@
-//! The work of a lane with a provider outside its transaction: it takes in the records that were read, handles answers,
-//! judges, and sends the calls that may go.
+//! The work of a lane with a provider outside its transaction: it enqueues the records that were read, handles answers,
+//! judges records, and sends the calls that are authorised.
 //!
-//! None of it waits for the open transaction: the lane goes on while that is being committed ([`Deferred`]). If the
+//! None of it waits for the open transaction: the lane continues while that is being committed ([`Deferred`]). If the
 //! transaction settles an identity, later records of that identity are judged only once it has ended, since the slot
 //! before them is not settled until then; and a call is sent only if an earlier commit authorised it.
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::cluster::{self, Cluster, GroupEvent, Member, RecordBatch};
 use crate::effect::call::Grant;
 use crate::engine::calling::Calling;
-use crate::engine::calling::judging::{self, Bench};
+use crate::engine::calling::judging::{self, JudgingContext};
 use crate::engine::context::Context;
 use crate::engine::failure::Failure;
 use crate::engine::judge::is_certainly_future;
@@ -21,7 +21,7 @@ use crate::engine::share::TaskId;
 use crate::engine::task::Tasks;
 use crate::topology::sink::Terms;
 
-use super::sorting::share_out;
+use super::sorting::sort_by_task;
 
 /// A lane's records and calls.
 pub(super) struct Round<'a, C: Cluster> {
@@ -35,7 +35,7 @@ pub(super) struct Round<'a, C: Cluster> {
     pub member: &'a mut C::Member,
 }
 
-/// What happened during a commit and has to be handled after it.
+/// The events and failures during a commit that have to be handled after it.
 #[derive(Default)]
 pub(super) struct Deferred {
     /// The event or error that ended reading. Nothing more is read before it is handled.
@@ -45,7 +45,7 @@ pub(super) struct Deferred {
 }
 
 impl Deferred {
-    /// Whether there is nothing to handle, so that reading and calling go on.
+    /// Whether there is nothing to handle, so that reading and calling continue.
     fn is_empty(&self) -> bool {
         self.polled.is_none() && self.failures.is_empty()
     }
@@ -55,10 +55,10 @@ impl<C: Cluster> Round<'_, C> {
     /// Puts the batch into the windows of the tasks at work, and pauses the partitions of full windows. Returns the
     /// failures.
     ///
-    /// This includes tasks that the open transaction stops: if it is aborted, their windows go on, and must miss no
+    /// This includes tasks that the open transaction stops: if it is aborted, their windows continue, and must miss no
     /// record.
     pub fn enqueue(&mut self) -> Vec<Failure> {
-        share_out(self.batch, self.shares, self.tasks, |_, task| task.is_running());
+        sort_by_task(self.batch, self.shares, self.tasks, |_, task| task.is_running());
         let (shares, mut failures) = (std::mem::take(self.shares), Vec::new());
         for (id, indices) in shares.iter().filter(|(_, indices)| !indices.is_empty()) {
             failures.extend(self.enqueue_share(*id, indices).err());
@@ -73,7 +73,7 @@ impl<C: Cluster> Round<'_, C> {
         let Some(task) = tasks.get_mut(&id) else { return Ok(()) };
         // The window is put back even after a panic: its calls have to be withdrawn.
         let Some(mut window) = task.ending.take_window() else { return Ok(()) };
-        let taken = caught(|| {
+        let result = caught(|| {
             let Some(work) = task.work() else { return };
             let wall_ms = context.clock.wall_ms();
             for &index in indices {
@@ -81,7 +81,7 @@ impl<C: Cluster> Round<'_, C> {
                 let judge = &mut scratch.judge;
                 judge.in_progress = Some(record.offset);
                 crate::engine::crash::record(record.topic, record.partition, record.offset);
-                window.take_in(
+                window.push_record(
                     (&record, &task.input.topic),
                     (&context.rules, &task.committed.progress, wall_ms),
                     || judge.key(&record),
@@ -94,7 +94,7 @@ impl<C: Cluster> Round<'_, C> {
             window.is_paused = true;
         }
         task.ending.put_window(window);
-        taken.map_err(|panic| Failure::panicked(id, scratch.in_progress(), panic))
+        result.map_err(|panic| Failure::panicked(id, scratch.in_progress(), panic))
     }
 
     /// Judges the records of a task's window that can be judged.
@@ -108,12 +108,12 @@ impl<C: Cluster> Round<'_, C> {
                 let former_grants_end = window.former_grants_end();
                 let grants = |offset: i64| {
                     let granted = granted.filter(|granted| offset < granted.to)?;
-                    Some(Grant { since_ms: granted.since_ms, is_of_former: offset < former_grants_end })
+                    Some(Grant { since_ms: granted.since_ms, is_from_former_owner: offset < former_grants_end })
                 };
-                let Calling { numbers, asker, round, .. } = &mut **calling;
+                let Calling { numbers, asker, judging_buffers, .. } = &mut **calling;
                 let (judge, now) = (&mut scratch.judge, Calling::now(context));
-                let bench = &mut Bench { context, terms, judge, asker, numbers, now };
-                caught(|| judging::judge(bench, round, (id, &work), &mut window, grants))
+                let judging_context = &mut JudgingContext { context, terms, judge, asker, numbers, now };
+                caught(|| judging::judge(judging_context, judging_buffers, (id, &work), &mut window, grants))
             }
         };
         tasks.get_mut(&id).expect("looked at above").ending.put_window(window);
@@ -125,10 +125,10 @@ impl<C: Cluster> Round<'_, C> {
         self.calling.send(self.context, self.terms, self.tasks);
     }
 
-    /// Goes on with records and calls during a commit, for at most `wait` if there is nothing to do. The next
-    /// transaction writes what falls due.
-    pub fn go_on(&mut self, deferred: &mut Deferred, wait: Duration) {
-        let records_max = self.calling.reads_max(self.terms, self.context.limits.poll_records_max);
+    /// Continues with records and calls during a commit; waits at most `wait` if there is nothing to do. The next
+    /// transaction writes what becomes due.
+    pub fn work_during_commit(&mut self, deferred: &mut Deferred, wait: Duration) {
+        let records_max = self.calling.read_limit(self.terms, self.context.limits.poll_records_max);
         let can_read = deferred.is_empty();
         if can_read {
             deferred.polled = self.member.poll(self.batch, records_max, wait).transpose();
@@ -146,8 +146,8 @@ impl<C: Cluster> Round<'_, C> {
         }
     }
 
-    /// Takes in the batch, and judges its tasks' windows. In the others nothing more can be judged: nothing is settled
-    /// during a commit.
+    /// Enqueues the batch, and judges the windows of its tasks. In the other windows no more records can be judged:
+    /// none is settled during a commit.
     fn enqueue_meanwhile(&mut self, deferred: &mut Deferred) {
         deferred.failures.extend(self.enqueue());
         let has_records = |(id, indices): &(TaskId, Vec<usize>)| (!indices.is_empty()).then_some(*id);

@@ -1,72 +1,72 @@
-//! A lane's work with its topology's sink, apart from the commit itself: claiming rows, playing redos, and recovering
-//! from transactions that the sink has not committed.
+//! A lane's work with its topology's sink, apart from the commit itself: it claims rows, plays redos, and recovers from
+//! transactions that the sink has not committed.
 
 use std::time::Duration;
 
 use crate::cluster::{Cluster, Member};
-use crate::effect::{Claimed, Error, ErrorKind, Failed, Mark, RowKey};
+use crate::effect::{ClaimedRow, CommitError, Error, ErrorKind, RowKey, RowMark};
 use crate::engine::context::backoff;
 use crate::engine::failure::{Cause, Undone};
-use crate::engine::isolate::Means;
-use crate::engine::redoing::{self, Redoing};
+use crate::engine::isolate::LaneParts;
+use crate::engine::redoing::{self, RedoReplay};
 use crate::engine::restore;
 use crate::engine::resume::Refusal;
-use crate::engine::rows::{Claim, Recorded, Relation, covered, is_certain, relate};
+use crate::engine::rows::{RecordedTransaction, Relation, RowClaim, compare, covered_end, is_certain};
 use crate::engine::setback::Setback;
 use crate::engine::share::TaskId;
 use crate::engine::sink_trouble::Wait;
 use crate::engine::task::{Phase, Task};
-use crate::engine::transact::Aborted;
+use crate::engine::transact::AbortOutcome;
 use crate::sabotage::{self, Sabotage};
 
 use super::Lane;
 use super::ending::Ending;
 
-/// How often the rows of idle tasks are checked, to notice a database that went back in time.
-const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+/// How often the rows of idle tasks are checked, to detect a database that went back in time.
+const ROW_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// The longest wait before a row is claimed again: its owner may be gone by then.
 const CLAIM_WAIT_MAX: Duration = Duration::from_secs(2);
 /// The mark of a row that does not exist.
-const NO_ROW: Mark = Mark { epoch: 0, token: None };
+const NO_ROW: RowMark = RowMark { epoch: 0, token: None };
 
 impl<C: Cluster> Lane<C> {
     /// Claims the row of a task whose store is current, and compares it with the changelog's position record. Returns
-    /// whether the task can work; if not, the next step towards that is under way.
+    /// whether the task can work; if not, the next step of its recovery is under way.
     pub(super) fn claim_row(&mut self, id: TaskId) -> Result<bool, Setback> {
         let Self { context, tasks, ending: Ending::Sink(sink), .. } = self else { return Ok(true) };
         let task = tasks.get_mut(&id).expect("listed by the caller");
         let key = row_key(context.topology.name.as_str(), task);
-        let claimed = match sink.session.claim(&key, task.last.recorded.is_none()) {
+        let claimed = match sink.session.claim(&key, task.last.recorded_token.is_none()) {
             Ok(claimed) => claimed,
             Err(error) => {
-                self.on_unclaimed(id, &error);
+                self.on_claim_failed(id, &error);
                 return Ok(false);
             }
         };
-        if let Some(own) = task.ending.sink_mut() {
-            own.waits = own.waits.and_then(Wait::claimed);
+        if let Some(task_sink) = task.ending.sink_mut() {
+            task_sink.wait = task_sink.wait.and_then(Wait::claimed);
         }
-        sink.worked(context, tasks);
+        sink.on_success(context, tasks);
         let task = tasks.get_mut(&id).expect("looked at above");
         let Some(claimed) = claimed else { return self.on_difference(id, None) };
         let by_text = sabotage::is_on(Sabotage::RowComparedWithText);
         let text = task.last.commitment.as_ref().map(|known| &known.metadata.token);
-        let recorded = Recorded {
-            token: if by_text { text } else { task.last.recorded.as_ref() },
-            end: covered(&task.committed),
+        let recorded = RecordedTransaction {
+            token: if by_text { text } else { task.last.recorded_token.as_ref() },
+            end: covered_end(&task.committed),
             changelog_id: task.topics.changelog_id.0,
         };
-        match relate(&claimed.row, recorded) {
+        match compare(&claimed.row, recorded) {
             Relation::OneAhead if sabotage::is_on(Sabotage::RedoDecidedAnew) => {
-                if let Some(own) = task.ending.sink_mut() {
-                    own.claim = Some(Claim { key, mark: claimed.row.mark });
+                if let Some(task_sink) = task.ending.sink_mut() {
+                    task_sink.claim = Some(RowClaim { key, mark: claimed.row.mark });
                 }
                 Ok(true)
             }
             Relation::Same => {
-                task.ending.claimed(Claim { key, mark: claimed.row.mark });
-                if let Some(held) = &mut task.state.held {
-                    held.drop_former(context)?;
+                task.ending.set_claim(RowClaim { key, mark: claimed.row.mark });
+                if let Some(held) = &mut task.state.store {
+                    held.remove_set_aside(context)?;
                 }
                 Ok(true)
             }
@@ -76,7 +76,7 @@ impl<C: Cluster> Lane<C> {
                     task = %task.input, %token,
                     "the sink has committed a transaction that Kafka has not: writing it to Kafka"
                 );
-                let redoing = Redoing::new(self.transactor_apart(), redo, token);
+                let redoing = RedoReplay::new(self.separate_transactor(), redo, token);
                 let task = self.tasks.get_mut(&id).expect("looked at above");
                 task.set_phase(Phase::Redoing(Box::new(redoing)));
                 Ok(false)
@@ -85,18 +85,19 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// A row could not be claimed: tries again later, and logs trouble that lasts, unless it was logged recently.
-    fn on_unclaimed(&mut self, id: TaskId, error: &Error) {
+    /// Called when a row could not be claimed: schedules the next attempt, and logs an error that lasts, unless it was
+    /// logged recently.
+    fn on_claim_failed(&mut self, id: TaskId, error: &Error) {
         let Self { context, tasks, ending: Ending::Sink(sink), .. } = self else { return };
         let task = tasks.get_mut(&id).expect("listed by the caller");
         let (wait, now) = (backoff(task.trouble.attempts).min(CLAIM_WAIT_MAX), context.clock.monotonic());
         task.trouble.attempts += 1;
-        let Some(own) = task.ending.sink_mut() else { return };
-        let waits = Wait::of_claim(own.waits, now);
-        own.waits = Some(waits);
-        let is_worth_a_word = error.kind == ErrorKind::Lasting || waits.is_long(now);
+        let Some(task_sink) = task.ending.sink_mut() else { return };
+        let claim_wait = Wait::of_claim(task_sink.wait, now);
+        task_sink.wait = Some(claim_wait);
+        let should_log = error.kind == ErrorKind::Lasting || claim_wait.is_long(now);
         match error.kind {
-            _ if !(is_worth_a_word && sink.said.is_due(&error.message, now)) => {
+            _ if !(should_log && sink.logged_reasons.is_due(&error.message, now)) => {
                 tracing::debug!(task = %task.input, reason = %error, "the sink's row is not claimed yet");
             }
             ErrorKind::Passing => {
@@ -107,45 +108,47 @@ impl<C: Cluster> Lane<C> {
             }
         }
         task.set_phase(Phase::Claiming { until: now + wait });
-        sink.count_waits(tasks);
+        sink.report_waits(tasks);
     }
 
-    /// The row and Kafka differ by more than a redo; `claimed` is `None` if there is no row at all. If that is seen
-    /// twice without anybody claiming the row in between, the task must not continue.
-    fn on_difference(&mut self, id: TaskId, claimed: Option<Claimed>) -> Result<bool, Setback> {
+    /// Called when the row and Kafka differ by more than a redo; `claimed` is `None` if there is no row at all. If two
+    /// checks find the same and nobody has claimed the row in between, the task must not continue.
+    fn on_difference(&mut self, id: TaskId, claimed: Option<ClaimedRow>) -> Result<bool, Setback> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
-        let doubted = task.ending.sink().and_then(|own| own.doubted_row.as_ref());
+        let doubted = task.ending.sink().and_then(|task_sink| task_sink.doubted_mark.as_ref());
         let is_certain = match &claimed {
             Some(claimed) => is_certain(claimed, doubted),
             None => doubted == Some(&NO_ROW),
         };
         let token = claimed.as_ref().and_then(|claimed| claimed.row.mark.token);
-        let told = |token: Option<String>| token.unwrap_or_else(|| "nothing".to_owned());
-        let (row, recorded) =
-            (told(token.map(|token| token.to_string())), told(task.last.recorded.map(|token| token.to_string())));
+        let or_nothing = |token: Option<String>| token.unwrap_or_else(|| "nothing".to_owned());
+        let (row, recorded) = (
+            or_nothing(token.map(|token| token.to_string())),
+            or_nothing(task.last.recorded_token.map(|token| token.to_string())),
+        );
         if is_certain {
-            let end = covered(&task.committed);
+            let end = covered_end(&task.committed);
             let is_ahead = claimed.is_some_and(|claimed| {
-                let (token, changelog_id) = (task.last.recorded.as_ref(), task.topics.changelog_id.0);
-                relate(&claimed.row, Recorded { token, end, changelog_id }) == Relation::Ahead
+                let (token, changelog_id) = (task.last.recorded_token.as_ref(), task.topics.changelog_id.0);
+                compare(&claimed.row, RecordedTransaction { token, end, changelog_id }) == Relation::Ahead
             });
             let refusal =
                 if is_ahead { Refusal::SinkAhead { row, recorded } } else { Refusal::SinkBehind { row, recorded } };
             return Err(refusal.into());
         }
-        tracing::warn!(task = %task.input, row, recorded, "the sink's row and the changelog differ; looking again");
-        if let Some(own) = task.ending.sink_mut() {
-            own.doubted_row = Some(claimed.map_or(NO_ROW, |claimed| claimed.row.mark));
+        tracing::warn!(task = %task.input, row, recorded, "the sink's row and the changelog differ; checking again");
+        if let Some(task_sink) = task.ending.sink_mut() {
+            task_sink.doubted_mark = Some(claimed.map_or(NO_ROW, |claimed| claimed.row.mark));
         }
         self.restart(id);
         Ok(false)
     }
 
-    /// Takes a redo one step further; once Kafka has committed it, the task restores.
+    /// Performs the next step of a redo; once Kafka has committed it, the task restores.
     pub(super) fn step_redo(&mut self, id: TaskId) {
         let Self { context, cluster, tasks, member, scratch, metrics, ending, .. } = self;
-        let means = &mut Means { context, cluster, tasks, member, scratch, metrics, sink: ending.sink_mut() };
-        match redoing::step(means, id) {
+        let parts = &mut LaneParts { context, cluster, tasks, member, scratch, metrics, sink: ending.sink_mut() };
+        match redoing::step(parts, id) {
             Ok(false) => self.restores.pending = true,
             Ok(true) => {
                 let task = self.tasks.get_mut(&id).expect("stepped above");
@@ -160,8 +163,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// The sink refuses some of the open transaction's records, and has committed nothing. Its tasks go on with the
-    /// same records, except that `on_rejected` applies to those that the sink has named.
+    /// Called when the sink refuses some of the open transaction's records, and has committed nothing. Its tasks
+    /// continue with the same records, except that `on_rejected` applies to the records that the sink has named.
     pub(super) fn on_refused(&mut self, undone: Undone) {
         let Undone { failed, rejected, .. } = undone;
         tracing::debug!(
@@ -182,19 +185,19 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// The sink has not committed the open transaction, or its answer was lost. If nothing has changed for a task and
-    /// the trouble may pass, it reads its records again; otherwise it restores.
+    /// Called when the sink has not committed the open transaction, or its answer was lost. If nothing has changed for
+    /// a task and the error may be temporary, the task reads its records again; otherwise it restores.
     pub(super) fn on_undone(&mut self, undone: Undone) {
         self.note_undone(&undone);
-        let Undone { failed, tasks: of_steps, rejected } = undone;
-        let is_lasting = matches!(&failed, Failed::Held(error) if error.kind == ErrorKind::Lasting);
+        let Undone { failed, tasks: step_tasks, rejected } = undone;
+        let is_lasting = matches!(&failed, CommitError::Held(error) if error.kind == ErrorKind::Lasting);
         let fenced: Vec<TaskId> = match &failed {
-            Failed::Fenced(steps) => steps.iter().map(|step| of_steps[*step]).collect(),
+            CommitError::Fenced(steps) => steps.iter().map(|step| step_tasks[*step]).collect(),
             _ => Vec::new(),
         };
         if is_lasting {
-            // Beside other records it may show whether a record is to blame.
-            self.transactor.unite();
+            // A transaction with more records may show whether a single record is the cause.
+            self.transactor.end_bisect();
         }
         let aborted = self.abort_undone(failed.clone());
         self.note_rejected(rejected);
@@ -204,14 +207,14 @@ impl<C: Cluster> Lane<C> {
                 task.unsettle();
             }
             let may_read_again = match &failed {
-                Failed::Rejected(_) | Failed::Refused(_) => false,
-                Failed::Fenced(_) => !fenced.contains(&id),
-                // Once; if it fails again, the task restores after a pause.
-                Failed::Held(_) => !is_lasting && task.trouble.attempts == 0,
-                Failed::Unknown(_) => false,
+                CommitError::Rejected(_) | CommitError::Refused(_) => false,
+                CommitError::Fenced(_) => !fenced.contains(&id),
+                // The task reads again once; if that fails, it restores after a pause.
+                CommitError::Held(_) => !is_lasting && task.trouble.attempts == 0,
+                CommitError::Unknown(_) => false,
             };
             if may_read_again && aborted.ended {
-                task.trouble.attempts += u32::from(matches!(failed, Failed::Held(_)));
+                task.trouble.attempts += u32::from(matches!(failed, CommitError::Held(_)));
                 self.read_again(id);
             } else {
                 self.restart(id);
@@ -225,24 +228,24 @@ impl<C: Cluster> Lane<C> {
         let Self { context, tasks, ending: Ending::Sink(sink), .. } = self else { return };
         let (topology, failed) = (&context.topology.name, &undone.failed);
         let error = match failed {
-            Failed::Held(error) => error,
-            // The records are found and set aside, which is logged there.
-            Failed::Rejected(_) | Failed::Refused(_) => {
+            CommitError::Held(error) => error,
+            // The search for the refused records logs them.
+            CommitError::Rejected(_) | CommitError::Refused(_) => {
                 return tracing::debug!(topology, reason = %failed, "transaction aborted");
             }
-            Failed::Fenced(_) | Failed::Unknown(_) => {
+            CommitError::Fenced(_) | CommitError::Unknown(_) => {
                 return tracing::warn!(topology, reason = %failed, "transaction aborted");
             }
         };
         let now = context.clock.monotonic();
         for id in &undone.tasks {
-            if let Some(own) = tasks.get_mut(id).and_then(|task| task.ending.sink_mut()) {
-                own.waits = Some(Wait::of_commit(own.waits, now));
+            if let Some(task_sink) = tasks.get_mut(id).and_then(|task| task.ending.sink_mut()) {
+                task_sink.wait = Some(Wait::of_commit(task_sink.wait, now));
             }
         }
-        sink.count_waits(tasks);
+        sink.report_waits(tasks);
         match error.kind {
-            _ if !sink.said.is_due(&error.message, now) => {
+            _ if !sink.logged_reasons.is_due(&error.message, now) => {
                 tracing::debug!(topology, reason = %failed, "transaction aborted");
             }
             ErrorKind::Passing => tracing::warn!(topology, reason = %failed, "transaction aborted"),
@@ -251,7 +254,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Aborts Kafka's half of a transaction, before any of it was sent.
-    fn abort_undone(&mut self, failed: Failed) -> Aborted {
+    fn abort_undone(&mut self, failed: CommitError) -> AbortOutcome {
         let cause = Cause::Sink(Undone { failed, tasks: Vec::new(), rejected: Vec::new() });
         self.transactor.abort(&self.cluster, &cause, &self.metrics)
     }
@@ -259,13 +262,13 @@ impl<C: Cluster> Lane<C> {
     /// Notes the records that the sink refuses: `on_rejected` applies to them when they are read again.
     pub(super) fn note_rejected(&mut self, rejected: Vec<(TaskId, i64, String)>) {
         for (id, offset, message) in rejected {
-            if let Some(own) = self.tasks.get_mut(&id).and_then(|task| task.ending.sink_mut()) {
-                own.rejected.insert(offset, message);
+            if let Some(task_sink) = self.tasks.get_mut(&id).and_then(|task| task.ending.sink_mut()) {
+                task_sink.rejected.insert(offset, message);
             }
         }
     }
 
-    /// Lets a task at work read again from its committed position: nothing that it has read since has changed anything.
+    /// Makes a task at work read again from its committed position. The records that it has read since had no effect.
     pub(super) fn read_again(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| matches!(task.phase, Phase::Running)) else { return };
         task.sweep.reset();
@@ -278,16 +281,16 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Checks the rows of idle tasks from time to time, to notice a database that goes back in time while nothing
-    /// happens.
-    pub(super) fn look_at_rows(&mut self, now: Duration) {
+    /// Checks the rows of idle tasks from time to time, to detect a database that goes back in time while no
+    /// transaction uses it.
+    pub(super) fn check_rows(&mut self, now: Duration) {
         let Self { tasks, transactor, ending: Ending::Sink(sink), .. } = self else { return };
-        if transactor.is_open() || now.saturating_sub(sink.looked_at) < LOOK_INTERVAL {
+        if transactor.is_open() || now.saturating_sub(sink.rows_checked_at) < ROW_CHECK_INTERVAL {
             return;
         }
-        (sink.looked_at, sink.is_tidying) = (now, true);
+        (sink.rows_checked_at, sink.is_tidying) = (now, true);
         let idle = tasks.iter().filter(|(_, task)| matches!(task.phase, Phase::Running));
-        let claims: Vec<(TaskId, Claim)> =
+        let claims: Vec<(TaskId, RowClaim)> =
             idle.filter_map(|(id, task)| Some((*id, task.ending.claim()?.clone()))).collect();
         if claims.is_empty() {
             return;
@@ -309,12 +312,12 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Lets the sink remove some of the data that it no longer needs.
+    /// Makes the sink remove some of the data that it no longer needs.
     pub(super) fn tidy(&mut self) {
         let Some(sink) = self.ending.sink_mut().filter(|sink| sink.is_tidying) else { return };
         sink.is_tidying = sink.session.tidy().unwrap_or_else(|error| {
             let now = self.context.clock.monotonic();
-            if sink.said.is_due(&error.message, now) {
+            if sink.logged_reasons.is_due(&error.message, now) {
                 tracing::warn!(
                     topology = self.context.topology.name, reason = %error,
                     "old data in the sink could not be removed"

@@ -1,4 +1,4 @@
-//! Goal: a line every ten seconds and no other, with the numbers of the work done.
+//! Goal: one line every ten seconds and no others, with the numbers of the work done.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A slice of a walk: returns the line that is then due.
+/// Records a slice of a walk. Returns the line that is then due.
 fn slice(walks: &mut Walks, seconds: u64, walked: u64, removed: u64, remaining: Option<u64>) -> Option<Line> {
     let walk = walks.walk.as_mut().unwrap();
     walk.removed += removed;
@@ -29,7 +29,7 @@ fn restore_is_logged_every_ten_seconds() {
             ));
         }
     }
-    assert_eq!(logged, [(10, 100, 30), (20, 100, 20), (30, 100, 10)], "its end is another line");
+    assert_eq!(logged, [(10, 100, 30), (20, 100, 20), (30, 100, 10)], "its end is logged separately");
 }
 
 #[test]
@@ -37,11 +37,11 @@ fn finished_walk_is_logged() {
     let mut walks = Walks::default();
     walks.begin(at(5), 500);
     let line = slice(&mut walks, 7, 500, 20, None);
-    assert_eq!(line, Some(Line::Ended(Ended { walks: 1, walked: 500, removed: 20, took: at(2) })));
+    assert_eq!(line, Some(Line::Ended(EndedWalks { walks: 1, walked: 500, removed: 20, took: at(2) })));
 }
 
 #[test]
-fn long_walk_is_logged_meanwhile() {
+fn long_walk_is_logged_while_it_is_under_way() {
     let mut walks = Walks::default();
     walks.begin(at(0), 2_500);
     let lines: Vec<_> = (1..=25)
@@ -57,7 +57,7 @@ fn long_walk_is_logged_meanwhile() {
         per_second: Some(100),
         done_in_s: Some((2_500 - walked) / 100),
     };
-    let ended = Line::Ended(Ended { walks: 1, walked: 2_500, removed: 25, took: at(25) });
+    let ended = Line::Ended(EndedWalks { walks: 1, walked: 2_500, removed: 25, took: at(25) });
     assert_eq!(lines, [walking(1_000), walking(2_000), ended]);
 }
 
@@ -69,12 +69,12 @@ fn walks_that_follow_each_other_closely_share_a_line() {
         walks.begin(at(second), 10);
         lines.extend(slice(&mut walks, second, 10, 1, None));
     }
-    let ended = |walks| Line::Ended(Ended { walks, walked: walks * 10, removed: walks, took: at(0) });
-    assert_eq!(lines, [ended(1), ended(10), ended(10)], "every walk is in one of them, but for the last");
+    let ended = |walks| Line::Ended(EndedWalks { walks, walked: walks * 10, removed: walks, took: at(0) });
+    assert_eq!(lines, [ended(1), ended(10), ended(10)], "every walk but the last is in one of the lines");
 }
 
 #[test]
-fn walk_over_nothing_is_not_logged() {
+fn walk_over_an_empty_store_is_not_logged() {
     let mut walks = Walks::default();
     walks.begin(at(0), 0);
     assert_eq!(slice(&mut walks, 0, 0, 0, None), None);
@@ -88,5 +88,5 @@ fn restarted_walk_counts_from_zero() {
     walks.begin(at(2), 1_000);
     assert_eq!(walks.walked(), 0);
     let line = slice(&mut walks, 3, 1_000, 10, None);
-    assert_eq!(line, Some(Line::Ended(Ended { walks: 1, walked: 1_000, removed: 10, took: at(1) })));
+    assert_eq!(line, Some(Line::Ended(EndedWalks { walks: 1, walked: 1_000, removed: 10, took: at(1) })));
 }

@@ -1,14 +1,15 @@
-//! Refuses to start a topology afresh if its output holds records: everything in the input would be added to them, as
-//! happens when a topology is merely renamed.
+//! Refuses to start a topology afresh if its output holds records: all records of the input would be added to them, for
+//! example after a topology was merely renamed.
 //!
-//! A topology has been started before if its group has committed anything for one of its inputs, or if there is a
-//! changelog under its name: an instance creates that before it writes. Such a topology is never refused for this.
+//! A topology has been started before if its group has committed any offset for one of its inputs, or if there is a
+//! changelog under its name: an instance creates the changelog before it writes. Such a topology is never refused for
+//! the records in its output.
 
 use crate::cluster::{self, Cluster, ErrorKind};
 use crate::record::TopicPartition;
 use crate::topology::Topology;
 
-use super::facts::{Facts, Seen};
+use super::facts::{Facts, TopicState};
 use super::finding::Finding;
 
 /// The finding for a topology with these inputs, if any.
@@ -23,14 +24,15 @@ pub fn problem_with<C: Cluster>(
     let mut outputs: Vec<_> = inputs
         .iter()
         .filter_map(|facts| facts.output.as_ref())
-        .filter_map(|output| Some((&output.name, output.there()?)))
+        .filter_map(|output| Some((&output.name, output.description()?)))
         .collect();
     outputs.dedup_by_key(|(name, _)| *name);
     for (name, output) in outputs {
         if !holds_records(cluster, name, output.partition_count)? {
             continue;
         }
-        // Queried after the output: its records may come from another instance that has started meanwhile.
+        // The changelogs are queried after the output: its records may come from an instance that has started
+        // meanwhile.
         if cluster.list_topics()?.iter().any(|topic| topology.is_own_changelog(topic)) {
             return Ok(None);
         }
@@ -44,7 +46,7 @@ pub fn problem_with<C: Cluster>(
     Ok(None)
 }
 
-/// Whether any of a topic's partitions holds something: records, or what is left of transactions.
+/// Whether any of a topic's partitions holds records or transaction markers.
 fn holds_records<C: Cluster>(cluster: &C, topic: &str, partition_count: i32) -> Result<bool, cluster::Error> {
     for partition in (0..partition_count).map(|number| TopicPartition::new(topic, number)) {
         let (start, end) = cluster.bounds(&partition)?;
@@ -69,13 +71,13 @@ fn finding(topology: &Topology, output: &str) -> Finding {
     )
 }
 
-/// Whether anything shows that the topology has been at work. A topic that cannot be seen is refused elsewhere.
+/// Whether there is evidence that the topology has been active. A topic that cannot be seen is refused elsewhere.
 fn has_begun(facts: &Facts) -> bool {
-    let has_changelog = !matches!(facts.changelog.seen, Seen::Missing);
+    let has_changelog = !matches!(facts.changelog.state, TopicState::Missing);
     has_changelog || facts.committed.as_ref().map_or(true, |committed| committed.iter().any(Option::is_some))
 }
 
-/// Whether the group's coordinator has answered.
+/// Whether the group's committed offsets are known: its coordinator may not have responded.
 fn is_committed_known(facts: &Facts) -> bool {
-    facts.input.there().is_none() || facts.committed.as_ref().is_ok_and(|committed| !committed.is_empty())
+    facts.input.description().is_none() || facts.committed.as_ref().is_ok_and(|committed| !committed.is_empty())
 }

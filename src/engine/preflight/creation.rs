@@ -4,19 +4,19 @@ use crate::cluster::{self, Cluster, Detail, ErrorKind, NewTopic};
 use crate::config;
 use crate::words::{agreeing, counted};
 
-use super::facts::{Named, Seen};
+use super::facts::{NamedTopic, TopicState};
 use super::finding::Finding;
 use super::judge::Role;
 
-/// `max.message.bytes` of a dead letter or audit topic: any record that can be read has to fit, with headers that say
-/// why.
+/// `max.message.bytes` of a dead letter or audit topic: every record that can be read has to fit, with the headers that
+/// explain the reason.
 const SIDE_TOPIC_BYTES_MAX: usize = 17 << 20;
 
 /// The settings of a topic created for this role.
 pub fn settings_of(role: Role, settings: &config::TopicSettings) -> Vec<(&'static str, String)> {
     let mut all = vec![
         ("min.insync.replicas", settings.min_insync_replicas.to_string()),
-        // Whatever the brokers' default: a leader that lacks records would lose what was committed.
+        // This does not depend on the brokers' default: a leader that lacks records would lose committed records.
         ("unclean.leader.election.enable", "false".to_owned()),
     ];
     match role {
@@ -24,7 +24,7 @@ pub fn settings_of(role: Role, settings: &config::TopicSettings) -> Vec<(&'stati
         // The brokers set its timestamps: records from a host with a wrong clock cannot pass for Kafka's time.
         Role::Changelog => all
             .extend([("cleanup.policy", "compact".to_owned()), ("message.timestamp.type", "LogAppendTime".to_owned())]),
-        // A command waits for as long as nobody is at work.
+        // A command has to wait until an instance is active.
         Role::Control => {
             let forever = ["retention.ms", "retention.bytes"].map(|setting| (setting, "-1".to_owned()));
             all.extend([("cleanup.policy", "delete".to_owned())].into_iter().chain(forever));
@@ -34,14 +34,14 @@ pub fn settings_of(role: Role, settings: &config::TopicSettings) -> Vec<(&'stati
     all
 }
 
-/// The finding if a topic cannot be created; `None` if it may work another time.
+/// The finding if a topic cannot be created; `None` if a later attempt may succeed.
 pub fn problem(name: &str, error: &cluster::Error, settings: &config::TopicSettings) -> Option<Finding> {
     if error.kind != ErrorKind::Refused {
         return None;
     }
     let help = match error.detail {
         Some(Detail::Denied(Some(_))) => format!("grant Create on topic {name}, or create it by hand"),
-        // No more replicas than these brokers can keep, and no less safety than that allows.
+        // The suggestion has as many replicas as these brokers can hold, and is as safe as they permit.
         Some(Detail::TooFewBrokers(brokers)) => format!(
             "add brokers, or write `topics: {{replication_factor: {brokers}, min_insync_replicas: {}}}` in the \
              configuration: there {} {}",
@@ -63,15 +63,15 @@ pub fn problem(name: &str, error: &cluster::Error, settings: &config::TopicSetti
     Some(Finding::refused(format!("topic {name:?} cannot be created: {}", error.message), help))
 }
 
-/// Checks whether `run` could create a missing topic; changes nothing.
+/// Checks whether `run` could create a missing topic, without creating it.
 pub fn rehearse<C: Cluster>(
     cluster: &C,
     role: Role,
-    topic: &Named,
+    topic: &NamedTopic,
     partition_count: Option<i32>,
     settings: &config::TopicSettings,
 ) -> Result<Option<Finding>, cluster::Error> {
-    let (Seen::Missing, Some(partition_count)) = (&topic.seen, partition_count) else { return Ok(None) };
+    let (TopicState::Missing, Some(partition_count)) = (&topic.state, partition_count) else { return Ok(None) };
     if !role.is_created(settings.create) {
         return Ok(None);
     }

@@ -14,12 +14,12 @@ use crate::topology::Topology;
 /// How long to wait for committed offsets on which a transaction is pending; the restore waits longer.
 const COMMITTED_WAIT: Duration = Duration::from_secs(15);
 
-/// A topic, as far as it can be seen.
+/// The state of a topic, as far as the cluster shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// It exists.
-    There(Box<TopicDescription>),
-    /// It does not.
+pub enum TopicState {
+    /// The topic exists.
+    Exists(Box<TopicDescription>),
+    /// The topic does not exist.
     Missing,
     /// The cluster refuses to describe it.
     Withheld {
@@ -30,19 +30,19 @@ pub enum Seen {
     },
 }
 
-impl Seen {
+impl TopicState {
     /// The description, if the topic can be seen.
-    pub fn there(&self) -> Option<&TopicDescription> {
+    pub fn description(&self) -> Option<&TopicDescription> {
         match self {
-            Self::There(topic) => Some(topic),
+            Self::Exists(topic) => Some(topic),
             Self::Missing | Self::Withheld { .. } => None,
         }
     }
 
     /// Queries a topic.
-    pub fn ask<C: Cluster>(cluster: &C, topic: &str) -> Result<Self, cluster::Error> {
+    pub fn query<C: Cluster>(cluster: &C, topic: &str) -> Result<Self, cluster::Error> {
         match cluster.describe_topic(topic) {
-            Ok(Some(topic)) => Ok(Self::There(Box::new(topic))),
+            Ok(Some(topic)) => Ok(Self::Exists(Box::new(topic))),
             Ok(None) => Ok(Self::Missing),
             Err(error) if error.kind == ErrorKind::Refused => {
                 let denied = error.denied();
@@ -55,52 +55,52 @@ impl Seen {
 
 /// A topic and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedTopic {
     /// The name.
     pub name: String,
-    /// Whether it exists, and its description.
-    pub seen: Seen,
+    /// Its state.
+    pub state: TopicState,
 }
 
-impl Named {
+impl NamedTopic {
     /// Queries a topic.
-    pub fn ask<C: Cluster>(cluster: &C, name: String) -> Result<Self, cluster::Error> {
-        Ok(Self { seen: Seen::ask(cluster, &name)?, name })
+    pub fn query<C: Cluster>(cluster: &C, name: String) -> Result<Self, cluster::Error> {
+        Ok(Self { state: TopicState::query(cluster, &name)?, name })
     }
 
     /// The description, if the topic can be seen.
-    pub fn there(&self) -> Option<&TopicDescription> {
-        self.seen.there()
+    pub fn description(&self) -> Option<&TopicDescription> {
+        self.state.description()
     }
 }
 
-/// Everything about one input topic and what belongs to it alone.
+/// The facts about one input topic and the topics that belong only to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The input topic.
-    pub input: Named,
+    pub input: NamedTopic,
     /// Its output; `None` if the topology ends in a sink.
-    pub output: Option<Named>,
+    pub output: Option<NamedTopic>,
     /// Its changelog.
-    pub changelog: Named,
-    /// What the group has committed, by partition; or why that cannot be seen.
+    pub changelog: NamedTopic,
+    /// The group's committed offsets, by partition; or why they cannot be seen.
     pub committed: Result<Vec<Option<CommittedOffset>>, String>,
-    /// If the changelog is missing: the stores on this machine that remember what was processed of the input, each in
-    /// words.
+    /// If the changelog is missing: descriptions of the stores on this machine that have processed records of the
+    /// input.
     pub stores: Vec<String>,
-    /// If an offset was committed under other rules: which of them have changed, in words.
+    /// If an offset was committed under other rules: a description of the changes.
     pub changes: Option<String>,
 }
 
 impl Facts {
-    /// Whether ratchet has visibly committed something for the input.
+    /// Whether ratchet has evidently committed an offset for the input.
     pub fn has_worked(&self) -> bool {
         let of_ratchet = |text: &str| OffsetMetadata::parse(text).is_ok_and(|metadata| metadata.is_some());
         let known = self.committed.iter().flatten().flatten();
         known.into_iter().any(|committed| of_ratchet(&committed.metadata))
     }
 
-    /// Gathers all of it, given this client's rights to the topology's group.
+    /// Gathers all facts, given this client's rights to the topology's group.
     pub fn gather<C: Cluster>(
         cluster: &C,
         topology: &Topology,
@@ -108,23 +108,24 @@ impl Facts {
         rights: Option<Rights>,
         survey: &Survey,
     ) -> Result<Self, cluster::Error> {
-        let input = Named::ask(cluster, topic.to_owned())?;
-        let output = topology.output_topic(topic).map(|output| Named::ask(cluster, output)).transpose()?;
-        let mut changelog = Named::ask(cluster, topology.changelog(topic))?;
-        let partition_count = input.there().map_or(0, |input| input.partition_count);
+        let input = NamedTopic::query(cluster, topic.to_owned())?;
+        let output = topology.output_topic(topic).map(|output| NamedTopic::query(cluster, output)).transpose()?;
+        let mut changelog = NamedTopic::query(cluster, topology.changelog(topic))?;
+        let partition_count = input.description().map_or(0, |input| input.partition_count);
         let partitions: Vec<_> = (0..partition_count).map(|partition| TopicPartition::new(topic, partition)).collect();
         let committed = committed(cluster, &topology.group(), &partitions, rights)?;
         let changes = other_rules(topology, &committed).map(|found| changes(survey.root(), topology, &found));
         let mut stores = Vec::new();
-        if let (Seen::Missing, Some(input)) = (&changelog.seen, input.there()) {
-            stores = remembering(survey, &topology.name, topic, input.id)?;
+        if let (TopicState::Missing, Some(input)) = (&changelog.state, input.description()) {
+            stores = stores_with_progress(survey, &topology.name, topic, input.id)?;
             if committed.as_ref().is_ok_and(Vec::is_empty) {
                 let words =
                     "the changelog does not exist, and whether the group has committed anything is not known yet";
                 return Err(cluster::Error::new(ErrorKind::Retry, words));
             }
-            // Once more, after what depends on it: another instance may have created it, and committed, meanwhile.
-            changelog = Named::ask(cluster, changelog.name)?;
+            // The changelog is queried once more, after the stores and offsets: another instance may have created it,
+            // and committed, meanwhile.
+            changelog = NamedTopic::query(cluster, changelog.name)?;
         }
         Ok(Self { input, output, changelog, committed, stores, changes })
     }
@@ -138,17 +139,22 @@ fn other_rules(topology: &Topology, committed: &Result<Vec<Option<CommittedOffse
     digests.find(|digest| *digest != ours)
 }
 
-/// The stores that remember what was processed of this input. One that cannot be read may remember anything.
-fn remembering(survey: &Survey, topology: &str, topic: &str, input_id: TopicId) -> Result<Vec<String>, cluster::Error> {
+/// Descriptions of the stores that have processed records of this input. A store that cannot be read may have done so.
+fn stores_with_progress(
+    survey: &Survey,
+    topology: &str,
+    topic: &str,
+    input_id: TopicId,
+) -> Result<Vec<String>, cluster::Error> {
     let later = |error: state::Error| cluster::Error::new(ErrorKind::Retry, error.to_string());
     let mut all = Vec::new();
     for found in survey.stores(topology, topic).map_err(later)? {
         let path = found.path.display();
-        let position = found.read().and_then(|store| store.map_or(Ok(None), |store| store.position()));
+        let position = found.open().and_then(|store| store.map_or(Ok(None), |store| store.position()));
         match position {
             Ok(position) => {
                 let processed = position.and_then(|position| processed_of(&position, input_id));
-                all.extend(processed.map(|upto| format!("{path} (up to offset {upto})")));
+                all.extend(processed.map(|end| format!("{path} (up to offset {end})")));
             }
             Err(state::Error::Damaged { reason, .. }) => all.push(format!("{path} (damaged: {reason})")),
             Err(error) => return Err(later(error)),
@@ -157,7 +163,7 @@ fn remembering(survey: &Survey, topology: &str, topic: &str, input_id: TopicId) 
     Ok(all)
 }
 
-/// What the group has committed; or why that cannot be seen.
+/// The group's committed offsets; or why they cannot be seen.
 fn committed<C: Cluster>(
     cluster: &C,
     group: &str,
@@ -174,7 +180,7 @@ fn committed<C: Cluster>(
     }
     match cluster.committed(group, partitions, COMMITTED_WAIT) {
         Ok(committed) => Ok(Ok(committed)),
-        // If something is pending, the restore checks again.
+        // If a transaction is pending, the restore checks again.
         Err(error) if error.kind == ErrorKind::Retry => Ok(Ok(Vec::new())),
         Err(error) if error.kind == ErrorKind::Refused => Ok(Err(error.message)),
         Err(error) => Err(error),

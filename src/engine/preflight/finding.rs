@@ -9,7 +9,7 @@ pub enum Severity {
     Refused,
     /// It can run, but the result may not be as expected.
     Warning,
-    /// Good to know.
+    /// Additional information.
     Note,
 }
 
@@ -18,13 +18,13 @@ pub enum Severity {
 pub struct Finding {
     /// Its severity.
     pub severity: Severity,
-    /// What was found, in lower case and without a full stop.
+    /// The finding, in lower case and without a full stop.
     pub message: String,
     /// What to do about it.
     pub help: String,
-    /// Whether the problem is an unknown topic: the broker may not have heard of it yet.
+    /// Whether the problem is an unknown topic: the broker's metadata may be outdated.
     pub is_missing: bool,
-    /// Whether that topic held what nobody can create anew.
+    /// Whether the missing topic held contents that cannot be recreated.
     pub is_lost: bool,
 }
 
@@ -39,7 +39,8 @@ impl Finding {
         Self { severity, message: message.into(), help: help.into(), is_missing: false, is_lost: false }
     }
 
-    /// The topology cannot run without this topic, which is unknown, and would not be the same if it were created.
+    /// The topology cannot run without this topic, which is unknown, and whose contents would be lost if it were
+    /// created.
     pub fn lost(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { is_lost: true, ..Self::missing(message, help) }
     }
@@ -54,7 +55,7 @@ impl Finding {
         Self::of(Severity::Warning, message, help)
     }
 
-    /// Good to know.
+    /// Additional information.
     pub fn note(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self::of(Severity::Note, message, help)
     }

@@ -1,13 +1,12 @@
-//! The findings about the topics that a topology works with: each rule once, pure, for both `run` and `check --online`.
-//! This file covers any topic and the group's rights; `forwarding` covers records passing through, `memory` what is
-//! remembered.
+//! The findings about a topology's topics: pure rules, used by both `run` and `check --online`. This file covers any
+//! topic and the group's rights; `forwarding` covers forwarded records, `memory` the stored state.
 
 use crate::cluster::{Denied, Rights, TopicDescription};
 use crate::config::{self, Create};
 use crate::topology::Topology;
 use crate::words::counted;
 
-use super::facts::{Facts, Named, Seen};
+use super::facts::{Facts, NamedTopic, TopicState};
 use super::finding::Finding;
 use super::unreached::input_help;
 
@@ -17,7 +16,7 @@ mod memory;
 /// Where the documentation lists the rights.
 const GRANT: &str = "grant what docs/operations.md lists under Rights";
 
-/// What topics are judged against.
+/// The expectations that topics are judged against.
 #[derive(Clone, Copy)]
 pub struct Judge<'a> {
     /// The topology.
@@ -43,9 +42,9 @@ pub enum Role {
     DeadLetter,
     /// Drops are explained in it.
     Audit,
-    /// What a sink's statements return is written to it.
+    /// The results of a sink's statements are written to it.
     Results,
-    /// Commands stand in it, and are acknowledged.
+    /// It contains commands and their acknowledgements.
     Control,
 }
 
@@ -81,25 +80,25 @@ impl Role {
 }
 
 impl Judge<'_> {
-    /// All findings about one input topic and what belongs to it alone.
+    /// All findings about one input topic and the topics that belong only to it.
     pub fn input(&self, facts: &Facts) -> Vec<Finding> {
         let mut findings = Vec::new();
-        match &facts.input.seen {
-            Seen::Missing => findings.push(Finding::missing(
+        match &facts.input.state {
+            TopicState::Missing => findings.push(Finding::missing(
                 format!("input topic {:?} does not exist", facts.input.name),
                 input_help(self.is_shared),
             )),
-            Seen::Withheld { words, denied } => {
+            TopicState::Withheld { words, denied } => {
                 findings.push(withheld(Role::Input, &facts.input.name, words, *denied));
             }
-            Seen::There(input) => {
+            TopicState::Exists(input) => {
                 self.rights(Role::Input, &facts.input.name, input, &mut findings);
                 elections(Role::Input, &facts.input.name, input, &mut findings);
                 identity(Role::Input, &facts.input.name, input, &mut findings);
                 self.reading(&facts.input.name, input, &mut findings);
             }
         }
-        let input = facts.input.there();
+        let input = facts.input.description();
         let partition_count = input.map(|input| input.partition_count);
         if let Some(output) = &facts.output {
             self.written(Role::Output, output, partition_count, &mut findings);
@@ -109,23 +108,29 @@ impl Judge<'_> {
             None => self.written(Role::Changelog, &facts.changelog, partition_count, &mut findings),
         }
         if let (Some(input), Some(output)) = (input, &facts.output)
-            && let Some(there) = output.there()
+            && let Some(description) = output.description()
         {
-            self.forwarding((&facts.input.name, input), (&output.name, there), &mut findings);
+            self.forwarding((&facts.input.name, input), (&output.name, description), &mut findings);
         }
-        if let Some(changelog) = facts.changelog.there() {
+        if let Some(changelog) = facts.changelog.description() {
             memory::changelog_itself(facts, input, changelog, &mut findings);
         }
         self.committed(facts, &mut findings);
         findings
     }
 
-    /// The findings about a topic beside the output; `partition_count` is what it is created with, if that is known, and
-    /// `largest` the largest batch that may arrive.
-    pub fn side_topic(&self, role: Role, topic: &Named, partition_count: Option<i32>, largest: i64) -> Vec<Finding> {
+    /// The findings about a topic besides the output. `partition_count` is the partition count with which it would be
+    /// created, if known, and `largest` is the size of the largest batch that may arrive.
+    pub fn side_topic(
+        &self,
+        role: Role,
+        topic: &NamedTopic,
+        partition_count: Option<i32>,
+        largest: i64,
+    ) -> Vec<Finding> {
         let mut findings = Vec::new();
         self.written(role, topic, partition_count, &mut findings);
-        if let Some(known) = topic.there()
+        if let Some(known) = topic.description()
             && known.message_bytes_max < largest
             && role == Role::DeadLetter
         {
@@ -138,19 +143,19 @@ impl Judge<'_> {
                 "raise its max.message.bytes",
             ));
         }
-        if let Some(known) = topic.there().filter(|_| role == Role::Control) {
+        if let Some(known) = topic.description().filter(|_| role == Role::Control) {
             memory::control_itself(&topic.name, known, &mut findings);
         }
         findings
     }
 
     /// The findings about the rights to a topic that was just created.
-    pub fn usable(&self, role: Role, topic: &Named) -> Vec<Finding> {
+    pub fn usable(&self, role: Role, topic: &NamedTopic) -> Vec<Finding> {
         let mut findings = Vec::new();
-        match &topic.seen {
-            Seen::Missing => {}
-            Seen::Withheld { words, denied } => findings.push(withheld(role, &topic.name, words, *denied)),
-            Seen::There(known) => self.rights(role, &topic.name, known, &mut findings),
+        match &topic.state {
+            TopicState::Missing => {}
+            TopicState::Withheld { words, denied } => findings.push(withheld(role, &topic.name, words, *denied)),
+            TopicState::Exists(known) => self.rights(role, &topic.name, known, &mut findings),
         }
         findings
     }
@@ -181,16 +186,16 @@ impl Judge<'_> {
     }
 
     /// Findings about the rights and replicas of a topic that is written to, or about its absence.
-    fn written(&self, role: Role, topic: &Named, partition_count: Option<i32>, findings: &mut Vec<Finding>) {
+    fn written(&self, role: Role, topic: &NamedTopic, partition_count: Option<i32>, findings: &mut Vec<Finding>) {
         let name = &topic.name;
-        match &topic.seen {
-            Seen::Withheld { words, denied } => findings.push(withheld(role, name, words, *denied)),
-            Seen::Missing if role.is_created(self.settings.create) => findings.push(Finding::note(
+        match &topic.state {
+            TopicState::Withheld { words, denied } => findings.push(withheld(role, name, words, *denied)),
+            TopicState::Missing if role.is_created(self.settings.create) => findings.push(Finding::note(
                 format!("{} {name:?} does not exist", role.noun()),
                 format!("run creates it with {}", partitions(partition_count)),
             )),
-            Seen::Missing => findings.push(missing(role, name, partition_count)),
-            Seen::There(known) => {
+            TopicState::Missing => findings.push(missing(role, name, partition_count)),
+            TopicState::Exists(known) => {
                 self.rights(role, name, known, findings);
                 self.replicas(role, name, known, findings);
                 elections(role, name, known, findings);
@@ -278,7 +283,7 @@ pub fn missing(role: Role, name: &str, partition_count: Option<i32>) -> Finding 
     )
 }
 
-/// How many partitions a topic gets; `None` if the input does not exist yet.
+/// The number of partitions of a new topic, in words; `None` if the input does not exist yet.
 fn partitions(count: Option<i32>) -> String {
     match count {
         None => "as many partitions as the input".to_owned(),

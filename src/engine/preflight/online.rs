@@ -10,38 +10,41 @@ use crate::topology::Topology;
 use crate::topology::sink::Sink;
 
 use super::creation::rehearse;
-use super::facts::{Facts, Named};
+use super::facts::{Facts, NamedTopic};
 use super::finding::Finding;
 use super::judge::{Judge, Role};
-use super::unreached::{PROPERTIES_HELP, Unasked, input_help};
-use super::{beginning, feeding, most_partitions};
+use super::unreached::{PROPERTIES_HELP, QueryFailure, input_help};
+use super::{beginning, feeding, largest_partition_count};
 
-/// What the cluster says about a topology.
-pub struct Heard {
+/// The state of a topology's topics and group on the cluster.
+pub struct ClusterReport {
     /// All findings, most severe first.
     pub findings: Vec<Finding>,
-    /// What is known of its inputs, and of what belongs to each.
+    /// The facts about its inputs, and about the topics that belong to each.
     pub inputs: Vec<Facts>,
 }
 
-/// What the brokers can do, if there are any and they say so, and what the cluster says about each topology, in the given
-/// order.
-pub fn ask(config: &Config, topologies: &[&Topology]) -> Result<(Option<Abilities>, Vec<Heard>), Unasked> {
+/// Queries the cluster. Returns the abilities of the brokers, if they report them, and the report about each topology,
+/// in the given order.
+pub fn query(
+    config: &Config,
+    topologies: &[&Topology],
+) -> Result<(Option<Abilities>, Vec<ClusterReport>), QueryFailure> {
     match &config.cluster {
         ClusterKind::Kafka => {
             let cluster = kafka(config, Queues::default());
-            let cluster = cluster.map_err(|error| Unasked::with_help(error, PROPERTIES_HELP))?;
-            ask_on(&cluster, config, topologies)
+            let cluster = cluster.map_err(|error| QueryFailure::with_help(error, PROPERTIES_HELP))?;
+            query_on(&cluster, config, topologies)
         }
         ClusterKind::Embedded { dir, partitions } => {
-            check_exists(dir).map_err(|error| Unasked::with_help(error, input_help(Embedded::IS_SHARED)))?;
-            let cluster = Embedded::open(dir, *partitions).map_err(|error| Unasked::of(config, &error))?;
-            ask_on(&cluster, config, topologies)
+            check_exists(dir).map_err(|error| QueryFailure::with_help(error, input_help(Embedded::IS_SHARED)))?;
+            let cluster = Embedded::open(dir, *partitions).map_err(|error| QueryFailure::of(config, &error))?;
+            query_on(&cluster, config, topologies)
         }
     }
 }
 
-/// Opening the folder would create it.
+/// Checks that the folder exists: opening it would create it.
 fn check_exists(dir: &Path) -> Result<(), cluster::Error> {
     if dir.is_dir() {
         return Ok(());
@@ -50,25 +53,29 @@ fn check_exists(dir: &Path) -> Result<(), cluster::Error> {
     Err(cluster::Error::new(ErrorKind::Retry, message))
 }
 
-/// The same on a given cluster.
-fn ask_on<C: Cluster>(
+/// Queries a given cluster.
+fn query_on<C: Cluster>(
     cluster: &C,
     config: &Config,
     topologies: &[&Topology],
-) -> Result<(Option<Abilities>, Vec<Heard>), Unasked> {
-    let abilities = reach::ask(cluster).map_err(|error| Unasked::of(config, &error))?;
-    let asked = topologies.iter().map(|topology| ask_about(cluster, config, topology));
-    let heard = asked.collect::<Result<_, _>>().map_err(|error| {
+) -> Result<(Option<Abilities>, Vec<ClusterReport>), QueryFailure> {
+    let abilities = reach::query(cluster).map_err(|error| QueryFailure::of(config, &error))?;
+    let queries = topologies.iter().map(|topology| query_topology(cluster, config, topology));
+    let reports = queries.collect::<Result<_, _>>().map_err(|error| {
         let is_refused = error.kind == ErrorKind::Refused;
-        Unasked::with_help(
+        QueryFailure::with_help(
             error,
-            if is_refused { "run would be refused alike" } else { "check again; run keeps trying" },
+            if is_refused { "run would be refused, too" } else { "check again; run keeps trying" },
         )
     })?;
-    Ok((abilities, heard))
+    Ok((abilities, reports))
 }
 
-fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> Result<Heard, cluster::Error> {
+fn query_topology<C: Cluster>(
+    cluster: &C,
+    config: &Config,
+    topology: &Topology,
+) -> Result<ClusterReport, cluster::Error> {
     let rules_digest = &topology.rules.digest();
     let judge = Judge { topology, rules_digest, settings: &config.topics, is_shared: C::IS_SHARED };
     let rights = cluster.group_rights(&topology.group())?;
@@ -81,25 +88,26 @@ fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> R
             "run waits for one; is the pattern right, and may the topics be described?",
         ));
     }
-    let mut all = Vec::new();
+    let mut inputs = Vec::new();
     for name in &names {
         match feeding::problem_with(topology, name, &names) {
-            Some(problem) => findings.push(Finding::refused(problem, "leave it out by input.exclude")),
+            Some(problem) => findings.push(Finding::refused(problem, "exclude it by input.exclude")),
             None => {
                 let facts = Facts::gather(cluster, topology, name, rights, &survey)?;
                 findings.extend(judge.input(&facts));
-                let partition_count = facts.input.there().map(|input| input.partition_count);
+                let partition_count = facts.input.description().map(|input| input.partition_count);
                 let output = facts.output.as_ref().map(|output| (Role::Output, output));
                 for (role, topic) in output.into_iter().chain([(Role::Changelog, &facts.changelog)]) {
                     findings.extend(rehearse(cluster, role, topic, partition_count, &config.topics)?);
                 }
-                all.push(facts);
+                inputs.push(facts);
             }
         }
     }
-    findings.extend(beginning::problem_with(cluster, topology, &all)?);
-    let partition_count = most_partitions(&all);
-    let largest = all.iter().filter_map(|facts| facts.input.there()).map(|input| input.message_bytes_max).max();
+    findings.extend(beginning::problem_with(cluster, topology, &inputs)?);
+    let partition_count = largest_partition_count(&inputs);
+    let largest =
+        inputs.iter().filter_map(|facts| facts.input.description()).map(|input| input.message_bytes_max).max();
     let control = topology.control();
     let side_topics = [
         (Role::DeadLetter, Some(topology.dead_letter.as_str())),
@@ -110,11 +118,11 @@ fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> R
     for (role, name) in side_topics {
         let Some(name) = name else { continue };
         let partition_count = if role == Role::Control { Some(1) } else { partition_count };
-        let topic = Named::ask(cluster, name.to_owned())?;
+        let topic = NamedTopic::query(cluster, name.to_owned())?;
         findings.extend(judge.side_topic(role, &topic, partition_count, largest.unwrap_or(0)));
         findings.extend(rehearse(cluster, role, &topic, partition_count, &config.topics)?);
     }
     findings.extend(judge.group(rights));
     findings.sort_by_key(|finding| finding.severity);
-    Ok(Heard { findings, inputs: all })
+    Ok(ClusterReport { findings, inputs })
 }

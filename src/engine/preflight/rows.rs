@@ -1,15 +1,15 @@
-//! Findings about a sink's rows, for `check --online`: whether they are of this cluster and this input, and how far they
-//! are from what the group says.
+//! Findings about a sink's rows, for `check --online`: whether they belong to this cluster and this input, and how far
+//! they differ from the group's offsets.
 //!
-//! A run compares a row with the position record in the changelog, which would have to be read for it. Here the text
-//! beside the group's offset stands for that. A late copy of a commit may put an older text there, and a reset blanks
-//! it: so a row that seems to be ahead of it is only warned of, and nothing is said where the text is blank.
+//! A run compares a row with the position record in the changelog, for which the changelog has to be read. Here the
+//! metadata of the group's offset is used instead. A late copy of a commit may restore older metadata, and a reset
+//! blanks it. So a row that seems to be ahead of it leads only to a warning, and blank metadata to no finding.
 
 use crate::cluster::TopicId;
 use crate::effect::{Row, RowKey};
 use crate::engine::preflight::facts::Facts;
 use crate::engine::preflight::finding::Finding;
-use crate::engine::rows::{Recorded, Relation, relate};
+use crate::engine::rows::{RecordedTransaction, Relation, compare};
 use crate::format::OffsetMetadata;
 use crate::words::counted;
 
@@ -18,20 +18,20 @@ const BEHIND_HELP: &str = "run stops these tasks with `sink_behind`: see docs/si
 const AHEAD_HELP: &str = "if that is so, run stops these tasks with `sink_ahead`: see docs/sinks/postgres.md, When the \
                           database goes back in time";
 
-/// The findings about the rows of a topology whose inputs are these. `rows` are those that were the same before and after
-/// the facts were gathered; `moving` are the keys of others, about which nothing can be said while an instance is at work.
-pub fn findings(inputs: &[Facts], rows: &[(RowKey, Row)], moving: &[RowKey]) -> Vec<Finding> {
-    inputs.iter().flat_map(|facts| of_input(facts, rows, moving)).collect()
+/// The findings about the rows of a topology with these inputs. `rows` are the rows that did not change while the facts
+/// were gathered. `changing` are the keys of the other rows: an instance is active, so nothing is known about them.
+pub fn findings(inputs: &[Facts], rows: &[(RowKey, Row)], changing: &[RowKey]) -> Vec<Finding> {
+    inputs.iter().flat_map(|facts| of_input(facts, rows, changing)).collect()
 }
 
-fn of_input(facts: &Facts, rows: &[(RowKey, Row)], moving: &[RowKey]) -> Vec<Finding> {
-    let Some(input) = facts.input.there() else { return Vec::new() };
+fn of_input(facts: &Facts, rows: &[(RowKey, Row)], changing: &[RowKey]) -> Vec<Finding> {
+    let Some(input) = facts.input.description() else { return Vec::new() };
     let topic = &facts.input.name;
-    let of_topic: Vec<_> = rows.iter().filter(|(key, _)| *key.topic == **topic).collect();
+    let topic_rows: Vec<_> = rows.iter().filter(|(key, _)| *key.topic == **topic).collect();
     let is_of_input = |key: &RowKey| *key.topic == **topic && TopicId(key.topic_id) == input.id;
     let mut findings = Vec::new();
-    let has_own = of_topic.iter().any(|(key, _)| is_of_input(key)) || moving.iter().any(is_of_input);
-    if let Some((key, _)) = of_topic.first()
+    let has_own = topic_rows.iter().any(|(key, _)| is_of_input(key)) || changing.iter().any(is_of_input);
+    if let Some((key, _)) = topic_rows.first()
         && !has_own
     {
         let theirs = TopicId(key.topic_id);
@@ -45,17 +45,17 @@ fn of_input(facts: &Facts, rows: &[(RowKey, Row)], moving: &[RowKey]) -> Vec<Fin
              cover has its effect again; name another database or schema, or give the topology another name",
         ));
     }
-    let is_moving = |partition| moving.iter().any(|key| is_of_input(key) && key.partition == partition);
+    let is_changing = |partition| changing.iter().any(|key| is_of_input(key) && key.partition == partition);
     let mut differences = Differences::default();
-    for partition in (0..input.partition_count).filter(|partition| !is_moving(*partition)) {
-        let row = of_topic.iter().find(|(key, _)| is_of_input(key) && key.partition == partition);
+    for partition in (0..input.partition_count).filter(|partition| !is_changing(*partition)) {
+        let row = topic_rows.iter().find(|(key, _)| is_of_input(key) && key.partition == partition);
         differences.add(facts, partition, row.map(|(_, row)| row));
     }
     findings.extend(differences.findings(topic));
     findings
 }
 
-/// How many partitions differ in which way.
+/// The numbers of partitions, by kind of difference.
 #[derive(Default)]
 struct Differences {
     missing: i32,
@@ -66,9 +66,9 @@ struct Differences {
 }
 
 impl Differences {
-    /// Compares a partition's row with what the group says.
+    /// Compares a partition's row with the group's offset.
     fn add(&mut self, facts: &Facts, partition: i32, row: Option<&Row>) {
-        let changelog_id = facts.changelog.there().map(|changelog| changelog.id.0);
+        let changelog_id = facts.changelog.description().map(|changelog| changelog.id.0);
         let token = row.and_then(|row| row.mark.token);
         if token.zip(changelog_id).is_some_and(|(token, id)| token.changelog_id != id) {
             self.foreign += 1;
@@ -82,9 +82,12 @@ impl Differences {
             self.missing += 1;
             return;
         };
-        let recorded =
-            Recorded { token: Some(&known), end: committed.offset, changelog_id: changelog_id.unwrap_or_default() };
-        match relate(row, recorded) {
+        let recorded = RecordedTransaction {
+            token: Some(&known),
+            end: committed.offset,
+            changelog_id: changelog_id.unwrap_or_default(),
+        };
+        match compare(row, recorded) {
             Relation::Same => {}
             Relation::OneAhead => self.pending += 1,
             Relation::Behind => self.behind += 1,
@@ -94,13 +97,16 @@ impl Differences {
 
     fn findings(&self, topic: &str) -> Vec<Finding> {
         let Self { missing, behind, foreign, ahead, pending } = *self;
-        let of = |count: i32| format!("{} of {topic:?}", counted(count, "partition"));
-        let has_none = format!("the database has no row for {}, which Kafka knows as processed", of(missing));
-        let is_behind = format!("the database is behind Kafka for {}", of(behind));
-        let are_foreign = format!("the database's rows for {} are of another changelog", of(foreign));
-        let is_ahead = format!("the database seems to be ahead of Kafka for {}", of(ahead));
-        let is_pending =
-            format!("the database has committed a transaction that Kafka does not have, for {}", of(pending));
+        let partitions_of = |count: i32| format!("{} of {topic:?}", counted(count, "partition"));
+        let has_none =
+            format!("the database has no row for {}, which Kafka knows as processed", partitions_of(missing));
+        let is_behind = format!("the database is behind Kafka for {}", partitions_of(behind));
+        let are_foreign = format!("the database's rows for {} are of another changelog", partitions_of(foreign));
+        let is_ahead = format!("the database seems to be ahead of Kafka for {}", partitions_of(ahead));
+        let is_pending = format!(
+            "the database has committed a transaction that Kafka does not have, for {}",
+            partitions_of(pending)
+        );
         let all = [
             (missing, Finding::refused(has_none, BEHIND_HELP)),
             (behind, Finding::refused(is_behind, BEHIND_HELP)),

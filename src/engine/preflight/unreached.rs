@@ -1,5 +1,5 @@
-//! What to say if the cluster cannot be queried or an input does not exist: what happened, and what to do. `run` and
-//! `check --online` say the same about a cluster that does not respond or rejects this client.
+//! The findings if the cluster cannot be queried or an input does not exist. `run` and `check --online` report the same
+//! about a cluster that does not respond or rejects this client.
 
 use crate::cluster::{self, Detail, ErrorKind};
 use crate::config::{ClusterKind, Config};
@@ -8,15 +8,15 @@ use super::finding::Finding;
 
 /// Why a cluster could not be queried.
 #[derive(Clone, Debug)]
-pub struct Unasked {
-    /// Whether trying again may help.
+pub struct QueryFailure {
+    /// Whether a retry may succeed.
     pub kind: ErrorKind,
     /// The finding.
     pub finding: Finding,
 }
 
-impl Unasked {
-    /// From an error that speaks for itself.
+impl QueryFailure {
+    /// From an error whose message is sufficient.
     pub fn with_help(error: cluster::Error, help: &str) -> Self {
         Self { kind: error.kind, finding: Finding::refused(error.message, help) }
     }
@@ -56,13 +56,13 @@ fn kafka_help(protocol: &str, kind: ErrorKind) -> String {
     )
 }
 
-/// What to do about brokers that lack something.
+/// The help for brokers that lack abilities.
 const LACKING_HELP: &str = "use brokers that offer it: docs/brokers.md says what is needed";
 
-/// What to do about a wrong property.
+/// The help for a wrong property.
 pub const PROPERTIES_HELP: &str = "correct it under `kafka:` in the configuration";
 
-/// What to do if an input topic does not exist, on a cluster that others can write to or not.
+/// The help if an input topic does not exist; `is_shared` is whether other programs can write to the cluster.
 pub fn input_help(is_shared: bool) -> &'static str {
     if is_shared {
         "create it, or name another in input.topics"

@@ -1,16 +1,16 @@
-//! `ratchet changelog rebuild`: rewrites a lost changelog from the stores that remember its contents.
+//! `ratchet changelog rebuild`: rewrites a lost changelog from the stores that hold its contents.
 //!
-//! Nothing else may be running meanwhile: the group has to be empty, and the state folder's slots are locked. For each
-//! partition one store is chosen ([`mod@choose`]); everything is checked before anything is written. Then each
-//! partition's entries are written in transactions of their own, and in the last one the position record together with
-//! the group's offset, whose token names the new changelog. So a partition either is written completely or does not
-//! count.
+//! No instance may be running meanwhile: the group has to be empty, and the state folder's slots are locked. For each
+//! partition one store is chosen ([`mod@choose`]). All partitions are checked before the first record is written. Then
+//! each partition's entries are written in transactions of their own. The last of these transactions also contains the
+//! position record and the group's offset, whose token names the new changelog. So a partition either is written
+//! completely or does not count.
 //!
 //! A changelog that exists but is unusable (it was given partitions, or has lost its last records) has to be deleted by
 //! the operator first, and the command says so only if every partition has a store that holds everything the changelog
 //! holds.
 //!
-//! **Failure**: rewriting a partition writes the same again, so the command can be repeated if it is killed at any
+//! **Failure**: a repeated command writes the same records again, so the command can be repeated if it is killed at any
 //! moment. Any other contents of the changelog are never overwritten.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use crate::cluster::{
 use crate::config::{self, ClusterKind, Config};
 use crate::format::ChangelogOffset;
 use crate::record::TopicPartition;
-use crate::state::{self, Found, StateDir, Survey};
+use crate::state::{self, FoundStore, StateDir, Survey};
 use crate::topology::Topology;
 use crate::words::counted;
 
@@ -38,15 +38,15 @@ pub mod choose;
 mod probe;
 mod write;
 
-use choose::{Candidate, Choice, Contents, Facts, Known, Problem, choose, choose_anew};
+use choose::{Candidate, Choice, Contents, Expected, Facts, Problem, choose, choose_anew};
 use write::Writer;
 
 /// How long to wait for the group's offsets.
 const COMMITTED_WAIT: Duration = Duration::from_secs(15);
-/// How long to wait between two checks.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// How long to wait between two checks of a settling changelog.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Why not everything, or nothing at all, was written.
+/// Why some or all partitions were not written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A cluster operation failed.
@@ -55,7 +55,7 @@ pub enum Error {
     /// The state folder, or a store, cannot be read.
     #[error("{0}")]
     State(#[from] state::Error),
-    /// It would not be right: nothing was written.
+    /// The changelog must not be rewritten: nothing was written.
     #[error("{}", .0.join("; "))]
     Refused(Vec<String>),
 }
@@ -69,12 +69,12 @@ fn refused<T>(reason: String) -> Result<T, Error> {
 pub struct Rebuilt {
     /// The input's partition.
     pub input: TopicPartition,
-    /// What was done, in words.
-    pub done: String,
+    /// A description of what was done.
+    pub description: String,
 }
 
-/// Rewrites the topology's changelogs. With `without_group`, a partition's store is trusted where the group names no
-/// transaction.
+/// Rewrites the topology's changelogs. With `without_group`, a partition's store is trusted if the group names no
+/// transaction for the partition.
 pub fn rebuild(config: &Config, topology: &Topology, without_group: bool) -> Result<Vec<Rebuilt>, Error> {
     match &config.cluster {
         ClusterKind::Kafka => {
@@ -88,7 +88,7 @@ pub fn rebuild(config: &Config, topology: &Topology, without_group: bool) -> Res
     }
 }
 
-/// The same on a given cluster.
+/// Rewrites the topology's changelogs on a given cluster.
 pub(super) fn rebuild_on<C: Cluster>(
     cluster: &C,
     config: &Config,
@@ -118,11 +118,12 @@ pub(super) fn rebuild_on<C: Cluster>(
     Ok(plans.into_iter().flat_map(Plan::results).collect())
 }
 
-/// A partition to be written.
+/// A partition to write.
 struct ToWrite {
     partition: i32,
-    /// The store to write from.
+    /// The store whose entries are written.
     from: Candidate,
+    /// The next offset of the input to read.
     offset: i64,
 }
 
@@ -130,20 +131,22 @@ struct ToWrite {
 struct Plan {
     input: String,
     changelog: String,
-    described: Option<TopicDescription>,
+    /// The description of the changelog topic, if it exists.
+    described_changelog: Option<TopicDescription>,
     partition_count: i32,
     choices: BTreeMap<i32, Choice>,
     committed: Vec<Option<CommittedOffset>>,
-    /// What each partition of the changelog holds; empty if there is no changelog.
+    /// The contents of each partition of the changelog; empty if there is no changelog.
     contents: Vec<Contents>,
-    found: Vec<Found>,
+    found: Vec<FoundStore>,
     candidates: Vec<Candidate>,
-    known: Known,
+    expected: Expected,
+    /// The number of entries written for each partition.
     written: BTreeMap<i32, u64>,
 }
 
 impl Plan {
-    /// Checks everything and changes nothing.
+    /// Checks all partitions of an input topic, without any change.
     fn make<C: Cluster>(
         cluster: &C,
         config: &Config,
@@ -151,39 +154,39 @@ impl Plan {
         (input, without_group): (&str, bool),
         problems: &mut Vec<String>,
     ) -> Result<Self, Error> {
-        let Some(described) = cluster.describe_topic(input)? else {
+        let Some(described_input) = cluster.describe_topic(input)? else {
             return refused(format!("input topic {input:?} does not exist; correct input.topics"));
         };
         let changelog = topology.changelog(input);
-        let there = cluster.describe_topic(&changelog)?;
-        let partitions: Vec<_> = (0..described.partition_count).map(|p| TopicPartition::new(input, p)).collect();
+        let described_changelog = cluster.describe_topic(&changelog)?;
+        let partitions: Vec<_> = (0..described_input.partition_count).map(|p| TopicPartition::new(input, p)).collect();
         let committed = cluster.committed(&topology.group(), &partitions, COMMITTED_WAIT)?;
-        let contents = contents(cluster, topology, &partitions, (&changelog, there.as_ref()))?;
+        let contents = contents(cluster, topology, &partitions, (&changelog, described_changelog.as_ref()))?;
         let found = Survey::of_folder(&config.state_dir).stores(&topology.name, input)?;
-        let changelog_id = there.as_ref().map(|there| there.id);
+        let changelog_id = described_changelog.as_ref().map(|described| described.id);
         let mut candidates = candidates(&found)?;
         for candidate in candidates.iter_mut().filter(|found| Some(TopicId(found.meta.changelog_id)) == changelog_id) {
             let input = TopicPartition::new(input, candidate.meta.partition);
             candidate.is_missed = is_missed(cluster, topology, (&input, &changelog), candidate)?;
         }
-        let known = Known {
-            input_id: described.id,
+        let expected = Expected {
+            input_id: described_input.id,
             changelog_id,
             rules_digest: topology.rules.digest(),
-            task_count: described.partition_count.unsigned_abs(),
+            task_count: described_input.partition_count.unsigned_abs(),
             without_group,
         };
         let mut plan = Self {
             input: input.to_owned(),
             changelog,
-            described: there,
-            partition_count: described.partition_count,
+            described_changelog,
+            partition_count: described_input.partition_count,
             choices: BTreeMap::new(),
             committed,
             contents,
             found,
             candidates,
-            known,
+            expected,
             written: BTreeMap::new(),
         };
         plan.decide(problems);
@@ -198,31 +201,32 @@ impl Plan {
             committed: self.committed[index].as_ref(),
             contents: self.contents.get(index),
             candidates: &self.candidates,
-            known: self.known,
+            expected: self.expected,
         }
     }
 
-    /// Chooses for each partition, or says what is wrong and whether the changelog has to be deleted.
+    /// Chooses for each partition, or reports the problems and whether the changelog has to be deleted.
     fn decide(&mut self, problems: &mut Vec<String>) {
-        let mut others = Vec::new();
-        let mut unusable = self.described.as_ref().and_then(|there| unusable(there, self.partition_count));
+        let mut other_problems = Vec::new();
+        let mut unusable =
+            self.described_changelog.as_ref().and_then(|described| unusable(described, self.partition_count));
         for partition in 0..self.partition_count {
             match choose(self.facts(partition)) {
                 Ok(choice) => drop(self.choices.insert(partition, choice)),
                 Err(Problem::Lost(why)) => {
                     unusable.get_or_insert_with(|| format!("has lost records of partition {partition} ({why})"));
                 }
-                Err(Problem::Other(problem)) => others.push(format!("{}:{partition}: {problem}", self.input)),
+                Err(Problem::Other(problem)) => other_problems.push(format!("{}:{partition}: {problem}", self.input)),
             }
         }
         match unusable {
             Some(why) => problems.extend(self.advise_deletion(&format!("changelog topic {:?} {why}", self.changelog))),
-            None => problems.append(&mut others),
+            None => problems.append(&mut other_problems),
         }
     }
 
     /// What to report if the changelog can be neither kept nor written to: whether it may be deleted. That depends on
-    /// all its partitions, whichever of them is affected.
+    /// all its partitions, even if only one of them is affected.
     fn advise_deletion(&self, why: &str) -> Vec<String> {
         let missing: Vec<String> = (0..self.partition_count)
             .filter_map(|partition| {
@@ -232,33 +236,38 @@ impl Plan {
             .collect();
         if missing.is_empty() {
             return vec![format!(
-                "{why}: every store that it can be written anew from is there; copy all state folders, delete the topic, and \
-                 give this command again"
+                "{why}: each partition has a store that it can be rewritten from; copy all state folders, delete \
+                 the topic, and run this command again"
             )];
         }
-        let first = format!("{why}: do not delete the topic, which may be the only copy, for not every store is there");
+        let first = format!("{why}: do not delete the topic: it may be the only copy, since some stores are missing");
         std::iter::once(first).chain(missing).collect()
     }
 
-    /// The partitions to be written, with the store for each.
+    /// The partitions to write, with the store for each.
     fn to_write(&self) -> Vec<ToWrite> {
-        let of = |(partition, choice): (&i32, &Choice)| match choice {
+        let to_write = |(partition, choice): (&i32, &Choice)| match choice {
             Choice::Write { from, offset } => {
                 Some(ToWrite { partition: *partition, from: (**from).clone(), offset: *offset })
             }
             Choice::Keep | Choice::Nothing => None,
         };
-        self.choices.iter().filter_map(of).collect()
+        self.choices.iter().filter_map(to_write).collect()
     }
 
-    /// Creates the changelog if it is gone.
+    /// Creates the changelog if it does not exist.
     fn create<C: Cluster>(&self, cluster: &C, settings: &config::TopicSettings) -> Result<(), Error> {
-        if self.described.is_some() {
+        if self.described_changelog.is_some() {
             return Ok(());
         }
-        let all = creation::settings_of(Role::Changelog, settings);
+        let topic_settings = creation::settings_of(Role::Changelog, settings);
         let (name, partition_count) = (self.changelog.as_str(), self.partition_count);
-        let new = NewTopic { name, partition_count, replication_factor: settings.replication_factor, settings: &all };
+        let new = NewTopic {
+            name,
+            partition_count,
+            replication_factor: settings.replication_factor,
+            settings: &topic_settings,
+        };
         cluster.create_topic(&new).map_err(|error| match creation::problem(name, &error, settings) {
             Some(finding) => Error::Refused(vec![finding.to_string()]),
             None => error.into(),
@@ -266,52 +275,53 @@ impl Plan {
     }
 
     fn results(self) -> Vec<Rebuilt> {
-        let mut all = Vec::new();
+        let mut results = Vec::new();
         for (partition, choice) in self.choices {
-            let done = match choice {
-                Choice::Keep => "stands: its changelog holds what is known of it".to_owned(),
+            let description = match choice {
+                Choice::Keep => "kept: its changelog holds everything that is known about it".to_owned(),
                 Choice::Nothing => "nothing was ever processed".to_owned(),
                 Choice::Write { from, offset } => format!(
-                    "written anew from {}: {} entries; its input goes on at offset {offset}",
+                    "rewritten from {}: {} entries; its input continues at offset {offset}",
                     from.path.display(),
                     self.written.get(&partition).copied().unwrap_or_default()
                 ),
             };
-            all.push(Rebuilt { input: TopicPartition::new(self.input.as_str(), partition), done });
+            results.push(Rebuilt { input: TopicPartition::new(self.input.as_str(), partition), description });
         }
-        all
+        results
     }
 }
 
-/// Why a changelog is unusable, whatever it holds.
-fn unusable(there: &TopicDescription, partition_count: i32) -> Option<String> {
-    if there.partition_count != partition_count {
-        let (has, input) = (counted(there.partition_count, "partition"), counted(partition_count, "partition"));
+/// Why a changelog is unusable, whatever its contents are.
+fn unusable(described: &TopicDescription, partition_count: i32) -> Option<String> {
+    if described.partition_count != partition_count {
+        let (has, input) = (counted(described.partition_count, "partition"), counted(partition_count, "partition"));
         return Some(format!("has {has}, and its input has {input}"));
     }
-    (there.cleanup_policy != "compact").then(|| {
+    (described.cleanup_policy != "compact").then(|| {
         format!(
-            "has cleanup.policy={}, under which entries get lost (if none was, set it to compact)",
-            there.cleanup_policy
+            "has cleanup.policy={}, under which entries get lost (if no entry was lost, set it to compact)",
+            described.cleanup_policy
         )
     })
 }
 
-/// What the changelog holds for each of the input's partitions; empty if there is no changelog.
+/// The changelog's contents for each of the input's partitions; empty if there is no changelog.
 fn contents<C: Cluster>(
     cluster: &C,
     topology: &Topology,
     inputs: &[TopicPartition],
-    (changelog, there): (&str, Option<&TopicDescription>),
+    (changelog, described_changelog): (&str, Option<&TopicDescription>),
 ) -> Result<Vec<Contents>, Error> {
-    let count = there.map_or(0, |there| there.partition_count);
-    let here = inputs.iter().filter(|input| input.partition < count);
-    here.map(|input| {
-        let changelog = TopicPartition::new(changelog, input.partition);
-        let settled = await_settled(cluster, topology, (input, &changelog), None)?;
-        probe::contents(cluster, &changelog, &settled)
-    })
-    .collect()
+    let count = described_changelog.map_or(0, |described| described.partition_count);
+    let with_changelog = inputs.iter().filter(|input| input.partition < count);
+    with_changelog
+        .map(|input| {
+            let changelog = TopicPartition::new(changelog, input.partition);
+            let settled = await_settled(cluster, topology, (input, &changelog), None)?;
+            probe::contents(cluster, &changelog, &settled)
+        })
+        .collect()
 }
 
 /// Whether the changelog has lost the store's last transaction and has grown again since.
@@ -329,10 +339,10 @@ fn is_missed<C: Cluster>(
 }
 
 /// The stores that are the result of a transaction.
-fn candidates(found: &[Found]) -> Result<Vec<Candidate>, Error> {
+fn candidates(found: &[FoundStore]) -> Result<Vec<Candidate>, Error> {
     let mut all = Vec::new();
     for found in found {
-        let read = found.read().and_then(|store| {
+        let read = found.open().and_then(|store| {
             let Some(store) = store else { return Ok(None) };
             Ok(store.meta()?.zip(store.position()?))
         });
@@ -350,7 +360,7 @@ fn candidates(found: &[Found]) -> Result<Vec<Candidate>, Error> {
     Ok(all)
 }
 
-/// Writes what was planned, after checking that nothing is in the way.
+/// Carries out the plans, after a check that no changelog has other contents.
 fn carry_out<C: Cluster>(
     cluster: &C,
     settings: &config::TopicSettings,
@@ -367,28 +377,28 @@ fn carry_out<C: Cluster>(
         for ToWrite { partition, from, offset } in plan.to_write() {
             let input = TopicPartition::new(plan.input.as_str(), partition);
             let changelog = TopicPartition::new(plan.changelog.as_str(), partition);
-            let known = await_settled(cluster, topology, (&input, &changelog), None)?;
-            if known.committed.as_ref() != plan.committed[partition as usize].as_ref() {
+            let state = await_settled(cluster, topology, (&input, &changelog), None)?;
+            if state.committed.as_ref() != plan.committed[partition as usize].as_ref() {
                 return refused(format!(
                     "{input}: the group has committed meanwhile: stop all instances, and try again"
                 ));
             }
             let store = open(plan, &from.path)?;
-            if let Some(obstacle) = writer.obstacle(cluster, &known, &changelog, &store)? {
+            if let Some(obstacle) = writer.obstacle(cluster, &state, &changelog, &store)? {
                 let why = "another program has written to it, or it is left over from the former changelog";
                 return Err(Error::Refused(plan.advise_deletion(&format!("{obstacle}: {why}"))));
             }
-            settled.push((known, from, offset));
+            settled.push((state, from, offset));
         }
     }
     let mut settled = settled.into_iter();
     for plan in plans.iter_mut() {
         for ToWrite { partition, .. } in plan.to_write() {
-            let (known, from, offset) = settled.next().expect("as many as were looked at");
+            let (state, from, offset) = settled.next().expect("every partition to write was checked");
             let input = TopicPartition::new(plan.input.as_str(), partition);
             let changelog = TopicPartition::new(plan.changelog.as_str(), partition);
             let store = open(plan, &from.path)?;
-            let entries = writer.write(&known, (&input, &changelog), (&store, &from), offset)?;
+            let entries = writer.write(&state, (&input, &changelog), (&store, &from), offset)?;
             tracing::info!(task = %input, entries, "changelog rewritten");
             plan.written.insert(partition, entries);
         }
@@ -399,13 +409,14 @@ fn carry_out<C: Cluster>(
 /// The store in this folder, which was found before.
 fn open(plan: &Plan, path: &Path) -> Result<state::StoreReader, Error> {
     let found = plan.found.iter().find(|found| found.path == path).expect("it was chosen among them");
-    match found.read()? {
+    match found.open()? {
         Some(store) => Ok(store),
-        None => refused(format!("the store {} is not there any more", path.display())),
+        None => refused(format!("the store {} no longer exists", path.display())),
     }
 }
 
-/// The settled state, once a former owner has nothing open any more; and what the changelog holds from an offset on.
+/// The settled state, once no former owner has an open transaction; it includes the contents of the changelog from the
+/// offset `looks_from`.
 fn await_settled<C: Cluster>(
     cluster: &C,
     topology: &Topology,
@@ -417,13 +428,13 @@ fn await_settled<C: Cluster>(
         cluster.settle(Inquiry { fencing, looks_from, ..Inquiry::of(&topology.group(), input, changelog) });
     loop {
         match settling.poll() {
-            Some(answer) => return Ok(answer?),
-            None => std::thread::park_timeout(LOOK_INTERVAL),
+            Some(settled) => return Ok(settled?),
+            None => std::thread::park_timeout(CHECK_INTERVAL),
         }
     }
 }
 
-/// How long something is waited for.
+/// The end of a wait, on the monotonic clock.
 struct Deadline(SystemClock, Duration);
 
 impl Deadline {
@@ -434,10 +445,10 @@ impl Deadline {
     }
 
     /// Fails once the deadline has passed.
-    fn check(&self, what: &str) -> Result<(), Error> {
+    fn check(&self, operation: &str) -> Result<(), Error> {
         if self.0.monotonic() < self.1 {
             return Ok(());
         }
-        Err(cluster::Error::new(ErrorKind::Retry, format!("{what} took too long; try again")).into())
+        Err(cluster::Error::new(ErrorKind::Retry, format!("{operation} took too long; try again")).into())
     }
 }

@@ -20,11 +20,12 @@ use super::{Deadline, Error, probe, refused};
 const JOIN_WAIT: Duration = Duration::from_secs(60);
 /// How long one poll waits.
 const POLL_WAIT: Duration = Duration::from_millis(20);
-/// Maximum entries per transaction, and their bytes.
+/// The most entries in one transaction.
 const ENTRIES_MAX: usize = 10_000;
+/// A transaction receives no further entries once it has this many bytes.
 const BYTES_MAX: usize = 8 << 20;
 
-/// The group's only member, which writes.
+/// The group's only member, which writes the changelogs.
 pub(super) struct Writer<C: Cluster> {
     member: C::Member,
     producer: C::Producer,
@@ -37,7 +38,7 @@ pub(super) struct Writer<C: Cluster> {
 type Entry = (Vec<u8>, Vec<u8>);
 
 impl<C: Cluster> Writer<C> {
-    /// Joins the group; it has to be assigned all of the topics' `partitions`.
+    /// Joins the group, and waits until all of the topics' `partitions` are assigned to this member.
     pub fn open(cluster: &C, topology: &Topology, (topics, partitions): (&[String], usize)) -> Result<Self, Error> {
         let lane: u64 = rand::random();
         let producer = cluster.producer(&topology.transactional_id(lane, 0))?;
@@ -54,7 +55,7 @@ impl<C: Cluster> Writer<C> {
                     owned += assigned.len();
                 }
                 Ok(Some(GroupEvent::Revoked(_) | GroupEvent::Lost(_))) => return another_member(),
-                // It resolves itself, or the deadline passes.
+                // The error is transient, or the deadline passes.
                 Err(error) if error.kind == ErrorKind::Retry => {}
                 Err(error) => return Err(error.into()),
             }
@@ -62,8 +63,8 @@ impl<C: Cluster> Writer<C> {
         Ok(Self { member, producer, batch, lane, transactions: 0 })
     }
 
-    /// What prevents writing to a changelog: it holds something that the store does not. What an earlier attempt wrote
-    /// is the same.
+    /// Describes what prevents writing to a changelog: a record in it that the store does not hold. Records that an
+    /// earlier attempt has written are equal to the store's.
     pub fn obstacle(
         &mut self,
         cluster: &C,
@@ -74,21 +75,21 @@ impl<C: Cluster> Writer<C> {
         if settled.changelog_start > ChangelogOffset(0) {
             return Ok(Some(format!("{changelog} begins at offset {}", settled.changelog_start)));
         }
-        let mut found = None;
+        let mut obstacle = None;
         probe::read(cluster, changelog, (ChangelogOffset(0), settled.changelog_end), |batch| {
-            self.stay()?;
+            self.keep_membership()?;
             for record in (0..batch.len()).map(|index| batch.record(index)) {
-                let same = match record.key {
+                let is_equal = match record.key {
                     Some(key) if key != POSITION_KEY => store.get(key)?.as_deref() == record.value,
                     _ => false,
                 };
-                if !same && found.is_none() {
-                    found = Some(format!("{changelog}:{} holds what the store does not", record.offset));
+                if !is_equal && obstacle.is_none() {
+                    obstacle = Some(format!("{changelog}:{} holds a record that the store does not", record.offset));
                 }
             }
             Ok(())
         })?;
-        Ok(found)
+        Ok(obstacle)
     }
 
     /// Writes a partition: its entries, and in the last transaction its position record and the group's offset. Returns
@@ -126,7 +127,7 @@ impl<C: Cluster> Writer<C> {
         Ok(count)
     }
 
-    /// A partition's last transaction, which makes it count.
+    /// Commits a partition's last transaction, which makes the written entries count.
     fn finish(
         &mut self,
         settled: &Settled,
@@ -142,16 +143,16 @@ impl<C: Cluster> Writer<C> {
         };
         let digest = OffsetMetadata::short_digest(&position.rules_digest);
         let position = PositionRecord { token, owner: self.producer.id().to_owned(), ..position.clone() };
-        // Once this is committed, this id has nothing open.
+        // Once this is committed, this transactional id has no open transaction.
         let metadata = OffsetMetadata { token, digest, owner: None }.to_string();
         let offset = OffsetCommit { partition: input.clone(), committed: CommittedOffset { offset, metadata } };
         self.commit(changelog, &[(POSITION_KEY.to_vec(), position.encode())], &[offset])
     }
 
-    /// One transaction. After an error it has taken effect either completely or not at all: another attempt checks
-    /// first.
+    /// Commits one transaction. After an error, it has taken effect either completely or not at all: a repeated command
+    /// checks that first.
     fn commit(&mut self, changelog: &TopicPartition, records: &[Entry], offsets: &[OffsetCommit]) -> Result<(), Error> {
-        self.stay()?;
+        self.keep_membership()?;
         self.producer.begin()?;
         self.transactions += 1;
         for (key, value) in records {
@@ -172,8 +173,8 @@ impl<C: Cluster> Writer<C> {
         Ok(committed?)
     }
 
-    /// Serves the group: nobody else may join.
-    fn stay(&mut self) -> Result<(), Error> {
+    /// Polls the group to remain its member, and fails if another member joins.
+    fn keep_membership(&mut self) -> Result<(), Error> {
         match self.member.poll(&mut self.batch, 1, Duration::ZERO) {
             Ok(None) => Ok(()),
             Ok(Some(_)) => another_member(),

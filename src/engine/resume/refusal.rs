@@ -1,4 +1,4 @@
-//! What a task must not continue from, each with advice.
+//! The states that a task must not continue from, each with advice.
 
 use crate::cluster::TopicId;
 use crate::dedup;
@@ -10,30 +10,30 @@ use crate::words::counted;
 pub const FOREIGN_OFFSET_HELP: &str = "stop the program that commits in this group, then reset the group to \
     earliest: what was processed is not forwarded again";
 
-/// How to start a topology afresh. Only renaming it would send everything still in the input to the same output again.
+/// How to start a topology anew. A new name alone would send all records in the input to the same output again.
 pub const ANEW: &str = "give the topology a new name and a new output topic to begin anew: a new name remembers \
-    nothing, so all that is still in the input is forwarded once more";
+    nothing, so all records still in the input are forwarded once more";
 
-/// What else can be done about a sink that is not where Kafka is.
-pub const ANEW_WITH_SINK: &str = "give the topology a new name to begin anew: a new name remembers nothing, so all that \
-    is still in the input has its effect once more";
+/// The last resort if a sink and Kafka are not at the same transaction.
+pub const ANEW_WITH_SINK: &str = "give the topology a new name to begin anew: a new name remembers nothing, so all \
+    records still in the input have their effects once more";
 
-/// What to do about a changelog that is gone while its contents are remembered elsewhere; goes before [`ANEW`].
-pub const LOST_HELP: &str = "bring the changelog back, or write it anew from the stores by `ratchet changelog rebuild`";
+/// What to do about a changelog that is gone while stores still have its contents; goes before [`ANEW`].
+pub const LOST_HELP: &str = "bring the changelog back, or rebuild it from the stores with `ratchet changelog rebuild`";
 
-/// What to do about a changelog that exists but is unusable; goes before [`ANEW`]. It may hold the only copy of
-/// something that no store has.
-pub const NOT_WITHOUT_A_COPY: &str = "stop all instances and give `ratchet changelog rebuild`, which says whether the \
-    stores hold all that it held; only then, and not without a copy, delete it, and give the command again";
+/// What to do about a changelog that exists but is unusable; goes before [`ANEW`]. It may hold entries that no store
+/// has.
+pub const REBUILD_HELP: &str = "stop all instances and run `ratchet changelog rebuild`, which reports whether the \
+    stores hold all that it held; only then, and not without a copy, delete it, and run the command again";
 
-/// What a task must not continue from. Each says what to do.
+/// Why a task must not continue from the state that it finds. Each message gives advice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The committed transaction is not the changelog's last.
     #[error(
         "the changelog does not hold the transaction {committed} that the group has committed (it holds {found}): \
          it was deleted, truncated or recreated, or Kafka has aborted that transaction there, and the store cannot be \
-         rebuilt from it; bring the changelog back, or {NOT_WITHOUT_A_COPY}, or {ANEW}"
+         rebuilt from it; bring the changelog back, or {REBUILD_HELP}, or {ANEW}"
     )]
     ChangelogLost {
         /// The committed token.
@@ -47,9 +47,9 @@ pub enum Refusal {
          {LOST_HELP}, or {ANEW}"
     )]
     ChangelogRecreated {
-        /// The id that the last transaction knew.
+        /// The topic's id at the last transaction.
         known: TopicId,
-        /// The id that the topic has.
+        /// The topic's present id.
         found: TopicId,
     },
     /// Neither the changelog nor the group holds a transaction, but the store remembers what was processed.
@@ -58,7 +58,7 @@ pub enum Refusal {
          processed up to offset {processed}: {LOST_HELP}, or {ANEW}"
     )]
     StoreOutlived {
-        /// Up to which offset of the input.
+        /// The end of the processed records in the input.
         processed: i64,
     },
     /// The changelog's first records were removed, and the store does not hold them.
@@ -76,7 +76,7 @@ pub enum Refusal {
     #[error(
         "the changelog held nothing behind offset {end}, and the store has applied it up to {applied}: its last records \
          were lost (by an unclean leader election, say), and the store, which is left as it is, may be the only one that \
-         knows them; bring the changelog back, or {NOT_WITHOUT_A_COPY}, or {ANEW}"
+         knows them; bring the changelog back, or {REBUILD_HELP}, or {ANEW}"
     )]
     ChangelogShrunk {
         /// How far the store has applied it.
@@ -84,22 +84,22 @@ pub enum Refusal {
         /// Its end.
         end: ChangelogOffset,
     },
-    /// The changelog has lost its last records, and others were written since.
+    /// The changelog has lost its last records, and other records were written since.
     #[error(
         "the changelog does not hold any more what the store has applied: the position record at offset {at} is gone; its \
          last records were lost (by an unclean leader election, say) and others were written since, and the store, which \
-         is left as it is, may be the only one that knows them; bring the changelog back, or {NOT_WITHOUT_A_COPY} \
+         is left as it is, may be the only one that knows them; bring the changelog back, or {REBUILD_HELP} \
          (where it is enough to move the store's folder away, the command says so), or {ANEW}"
     )]
     ChangelogRewritten {
         /// Where the store's position record was.
         at: ChangelogOffset,
     },
-    /// The same, seen by its task while at work; however much the changelog holds by now.
+    /// The changelog has lost its last records, as its task saw while at work; whatever the changelog holds by now.
     #[error(
-        "the changelog has lost records that the store has applied (by an unclean leader election, say), as was seen while \
+        "the changelog has lost records that the store has applied (by an unclean leader election, say), as was found while \
          the task was at work; the store, which is left as it is, may be the only one that knows them, and stays refused \
-         even where they are back; {NOT_WITHOUT_A_COPY}, or bring the changelog back and move the store's folder away, so that \
+         even where they are back; {REBUILD_HELP}, or bring the changelog back and move the store's folder away, so that \
          it is rebuilt from the changelog, or {ANEW}"
     )]
     ChangelogTailLost,
@@ -109,9 +109,9 @@ pub enum Refusal {
          {ANEW}"
     )]
     InputRecreated {
-        /// The id that the position record knows.
+        /// The topic's id in the position record.
         known: TopicId,
-        /// The id that the topic has.
+        /// The topic's present id.
         found: TopicId,
     },
     /// The entries were written under other rules.
@@ -138,7 +138,7 @@ pub enum Refusal {
     },
     /// The changelog was given more partitions while its tasks were at work.
     #[error(
-        "the changelog had {} and has {found}: partitions were added to it by hand; {NOT_WITHOUT_A_COPY}, or {ANEW}",
+        "the changelog had {} and has {found}: partitions were added to it by hand; {REBUILD_HELP}, or {ANEW}",
         counted(*known, "partition")
     )]
     ChangelogGrown {
@@ -149,8 +149,9 @@ pub enum Refusal {
     },
     /// Records were removed before they were read.
     #[error(
-        "the next offset to read, {next}, is no longer retained (the input begins at {start}): the records between were \
-         removed unread; to accept their loss, stop all instances and reset the group to an offset that is there"
+        "the next offset to read, {next}, is no longer retained (the input begins at {start}): the records in between \
+         were removed before they were read; to accept their loss, stop all instances and reset the group to an offset \
+         that still exists"
     )]
     InputTruncated {
         /// The next offset to read.
@@ -199,7 +200,7 @@ pub enum Refusal {
          name the former one, or {ANEW_WITH_SINK}"
     )]
     SinkBehind {
-        /// The row's token, or what is there instead.
+        /// The row's token, or `nothing`.
         row: String,
         /// The position record's token.
         recorded: String,
@@ -216,10 +217,10 @@ pub enum Refusal {
         /// The position record's token, or `nothing`.
         recorded: String,
     },
-    /// What the sink keeps for Kafka cannot be read.
+    /// The redo in the sink's row cannot be read.
     #[error("the redo in the sink's row cannot be read: {0}; start the release that wrote it or a later one")]
     RedoUnreadable(format::Error),
-    /// This task cannot have written what the sink keeps for Kafka.
+    /// This task cannot have written the redo in the sink's row.
     #[error(
         "this task cannot have written the redo in the sink's row: {reason}; nothing of it was written to Kafka. If the \
          topology's topics were renamed before Kafka had the last transaction, start once with the former names. If not, \
@@ -229,16 +230,16 @@ pub enum Refusal {
         /// What is wrong with it.
         reason: String,
     },
-    /// Kafka refuses what the sink has committed already.
+    /// Kafka refuses the records of a transaction that the sink has committed.
     #[error(
-        "the sink has committed a transaction whose records Kafka refuses: {message}; have the topic take them (by a \
+        "the sink has committed a transaction whose records Kafka refuses: {message}; make the topic accept them (with a \
          larger max.message.bytes, for example), and start ratchet again"
     )]
     RedoRefused {
-        /// What the topic says.
+        /// The broker's message.
         message: String,
     },
-    /// No topic takes a record.
+    /// The output refuses a record, and so does the dead letter or the audit topic.
     #[error(
         "{input}:{offset}: the output refuses the record, and so does the dead letter or the audit topic: {message}"
     )]
@@ -247,19 +248,19 @@ pub enum Refusal {
         input: TopicPartition,
         /// The record's offset.
         offset: i64,
-        /// What the topic says.
+        /// The broker's message.
         message: String,
     },
 }
 
 impl Refusal {
-    /// Whether the refusal rests on one broker's response that another might contradict. A former leader that is cut
-    /// off and does not know it reports an end that is long out of date; a broker that learns of changes late reports
-    /// the id of a deleted topic; a coordinator that does not know it was replaced reports old offsets.
+    /// Whether the refusal rests on one broker's response that another broker might contradict. A former leader that is
+    /// cut off and does not know it reports an end that is long out of date; a broker that learns of changes late
+    /// reports the id of a deleted topic; a coordinator that does not know it was replaced reports old offsets.
     ///
     /// Everything else is certain at once. A partition's start only ever rises, so whatever is below a start that any
-    /// broker reports is gone. And whatever was read from a changelog, or beside an offset, was committed there:
-    /// brokers return nothing else.
+    /// broker reports is gone. And every record that was read from a changelog, and every committed offset, was
+    /// committed: brokers return nothing else.
     pub fn is_doubtful(&self) -> bool {
         match self {
             Self::ChangelogLost { .. }

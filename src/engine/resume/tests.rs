@@ -1,5 +1,5 @@
-//! Goal: a store that only looks current is distinguished from one that is, and every position that must not be continued from
-//! is refused.
+//! Goal: a store that only looks current is distinguished from a current one, and every position that a task must not
+//! continue from is refused.
 
 use super::*;
 use crate::cluster::{CommittedOffset, Seen, SeenRecord};
@@ -73,35 +73,38 @@ fn position(transaction: u64, processed: &[(i64, i64)]) -> PositionRecord {
     }
 }
 
-fn standing(settled: &Settled, meta: &StoreMeta, committed: Option<&Token>) -> Standing {
-    examine(settled, 0, (Some(meta), false), committed, 1_000, DAY_MS)
+fn store_status(settled: &Settled, meta: &StoreMeta, committed: Option<&Token>) -> StoreStatus {
+    examine_store(settled, 0, (Some(meta), false), committed, 1_000, DAY_MS)
 }
 
 fn resume(settled: &Settled, position: Option<&PositionRecord>) -> Result<Resumption, Refusal> {
     super::resumption(
         settled,
         position,
-        Own { rules_digest: &DIGEST, task_count: 4, start: Start::Earliest, bounds: &Bounds::DEFAULT },
+        TaskFacts { rules_digest: &DIGEST, task_count: 4, start: Start::Earliest, bounds: &Bounds::DEFAULT },
     )
 }
 
 #[test]
 fn only_the_committed_token_makes_a_store_current() {
     let settled = ending_with_the_store();
-    assert_eq!(standing(&settled, &meta(Some(9)), Some(&token(9))), Standing::Current);
+    assert_eq!(store_status(&settled, &meta(Some(9)), Some(&token(9))), StoreStatus::Current);
     assert_eq!(
-        standing(&settled, &meta(Some(8)), Some(&token(9))),
-        Standing::Behind { from: ChangelogOffset(400), synced_at: 0 }
+        store_status(&settled, &meta(Some(8)), Some(&token(9))),
+        StoreStatus::Behind { from: ChangelogOffset(400), synced_at: 0 }
     );
-    assert_eq!(standing(&settled, &meta(Some(9)), None), Standing::Behind { from: ChangelogOffset(400), synced_at: 0 });
     assert_eq!(
-        standing(&settled, &meta(None), None),
-        Standing::Behind { from: ChangelogOffset(400), synced_at: 0 },
+        store_status(&settled, &meta(Some(9)), None),
+        StoreStatus::Behind { from: ChangelogOffset(400), synced_at: 0 }
+    );
+    assert_eq!(
+        store_status(&settled, &meta(None), None),
+        StoreStatus::Behind { from: ChangelogOffset(400), synced_at: 0 },
         "no token is not a match"
     );
     assert_eq!(
-        examine(&settled, 0, (None, false), Some(&token(9)), 7, DAY_MS),
-        Standing::Behind { from: ChangelogOffset(0), synced_at: 7 }
+        examine_store(&settled, 0, (None, false), Some(&token(9)), 7, DAY_MS),
+        StoreStatus::Behind { from: ChangelogOffset(0), synced_at: 7 }
     );
 }
 
@@ -110,26 +113,26 @@ fn store_of_another_changelog_or_partition_is_unusable() {
     let mut foreign = settled(None);
     foreign.changelog_id = TopicId([9; 16]);
     assert!(matches!(
-        standing(&foreign, &meta(Some(9)), Some(&token(9))),
-        Standing::Unusable { from: ChangelogOffset(0), .. }
+        store_status(&foreign, &meta(Some(9)), Some(&token(9))),
+        StoreStatus::Unusable { from: ChangelogOffset(0), .. }
     ));
-    let swapped = examine(&settled(None), 1, (Some(&meta(Some(9))), false), Some(&token(9)), 0, DAY_MS);
-    assert!(matches!(swapped, Standing::Unusable { .. }));
+    let swapped = examine_store(&settled(None), 1, (Some(&meta(Some(9))), false), Some(&token(9)), 0, DAY_MS);
+    assert!(matches!(swapped, StoreStatus::Unusable { .. }));
 }
 
 #[test]
 fn store_beyond_the_changelogs_end_proves_a_loss() {
     let mut short = settled(None);
     short.changelog_end = ChangelogOffset(399);
-    let beyond = Standing::Beyond { applied: ChangelogOffset(400), end: ChangelogOffset(399) };
+    let beyond = StoreStatus::Beyond { applied: ChangelogOffset(400), end: ChangelogOffset(399) };
     for meta in [meta(Some(9)), meta(None)] {
-        assert_eq!(standing(&short, &meta, Some(&token(9))), beyond);
+        assert_eq!(store_status(&short, &meta, Some(&token(9))), beyond);
     }
     // A store of another changelog, or of another partition, proves nothing.
     let foreign = StoreMeta { changelog_id: [9; 16], ..meta(Some(9)) };
-    assert!(matches!(standing(&short, &foreign, Some(&token(9))), Standing::Unusable { .. }));
+    assert!(matches!(store_status(&short, &foreign, Some(&token(9))), StoreStatus::Unusable { .. }));
     let swapped = StoreMeta { partition: 1, ..meta(Some(9)) };
-    assert!(matches!(standing(&short, &swapped, Some(&token(9))), Standing::Unusable { .. }));
+    assert!(matches!(store_status(&short, &swapped, Some(&token(9))), StoreStatus::Unusable { .. }));
 }
 
 #[test]
@@ -155,39 +158,39 @@ fn store_before_the_changelogs_start_is_unusable() {
     let mut late = settled(None);
     late.changelog_start = ChangelogOffset(401);
     assert!(
-        matches!(standing(&late, &meta(None), None), Standing::Unusable { from: ChangelogOffset(401), .. }),
+        matches!(store_status(&late, &meta(None), None), StoreStatus::Unusable { from: ChangelogOffset(401), .. }),
         "before the start"
     );
 }
 
 #[test]
 fn store_at_the_changelogs_end_is_used_even_if_the_start_was_removed() {
-    let of = |start: i64, end: i64| {
+    let status = |start: i64, end: i64| {
         let late =
             Settled { changelog_start: ChangelogOffset(start), changelog_end: ChangelogOffset(end), ..settled(None) };
-        standing(&late, &meta(Some(9)), Some(&token(9)))
+        store_status(&late, &meta(Some(9)), Some(&token(9)))
     };
     for start in [0, 400, 401] {
-        assert_eq!(of(start, 401), Standing::Current, "{start}");
+        assert_eq!(status(start, 401), StoreStatus::Current, "{start}");
     }
-    // What followed its transaction is gone, and may have been another transaction.
+    // The records after its transaction are gone, and may have been another transaction.
     for (start, end) in [(401, 500), (500, 500)] {
-        assert!(matches!(of(start, end), Standing::Unusable { .. }), "{start}, {end}");
+        assert!(matches!(status(start, end), StoreStatus::Unusable { .. }), "{start}, {end}");
     }
 }
 
 #[test]
-fn changelog_without_its_first_records_rebuilds_no_store() {
+fn changelog_without_its_first_records_cannot_rebuild_a_store() {
     let mut late = settled(None);
     late.changelog_start = ChangelogOffset(400);
     assert!(
-        matches!(standing(&late, &meta(None), None), Standing::Behind { from: ChangelogOffset(400), .. }),
+        matches!(store_status(&late, &meta(None), None), StoreStatus::Behind { from: ChangelogOffset(400), .. }),
         "it holds the rest"
     );
     late.changelog_start = ChangelogOffset(401);
-    let empty = examine(&late, 0, (None, false), None, 0, DAY_MS);
-    for standing in [empty, standing(&late, &meta(None), None)] {
-        let Standing::Unusable { from, reason } = standing else { panic!("{standing:?}") };
+    let empty = examine_store(&late, 0, (None, false), None, 0, DAY_MS);
+    for status in [empty, store_status(&late, &meta(None), None)] {
+        let StoreStatus::Unusable { from, reason } = status else { panic!("{status:?}") };
         assert_eq!(
             check_rebuild(from, &reason),
             Err(Refusal::ChangelogTruncated { start: ChangelogOffset(401), reason })
@@ -196,50 +199,50 @@ fn changelog_without_its_first_records_rebuilds_no_store() {
     assert_eq!(check_rebuild(ChangelogOffset(0), "it is another changelog's"), Ok(()));
 }
 
-/// What stands between its position record and where it stands was taken back, or has come since, and may be gone.
+/// Records between the store's position record and its offset were aborted or were written since, and may be gone.
 #[test]
-fn a_store_is_read_up_from_behind_its_position_record_where_that_is_retained() {
+fn store_is_updated_from_after_its_position_record_if_that_is_retained() {
     let from = |start, token, position_offset: Option<i64>| {
         let position_offset = position_offset.map(ChangelogOffset);
         let store = StoreMeta { position_offset, ..meta(token) };
-        match standing(&Settled { changelog_start: ChangelogOffset(start), ..settled(None) }, &store, None) {
-            Standing::Behind { from, .. } => from.0,
+        match store_status(&Settled { changelog_start: ChangelogOffset(start), ..settled(None) }, &store, None) {
+            StoreStatus::Behind { from, .. } => from.0,
             other => panic!("{other:?}"),
         }
     };
     assert_eq!(from(0, Some(9), Some(390)), 391);
     assert_eq!(from(395, Some(9), Some(390)), 395);
     assert_eq!(from(0, Some(9), Some(399)), 400);
-    assert_eq!(from(0, Some(9), None), 400, "a former release's");
-    assert_eq!(from(0, None, Some(390)), 400, "one that is being restored");
+    assert_eq!(from(0, Some(9), None), 400, "a store of a former release");
+    assert_eq!(from(0, None, Some(390)), 400, "a store that is being restored");
 }
 
 #[test]
 fn store_that_may_lack_tombstones_is_unusable_unless_current() {
-    fn old(settled: &Settled, committed: Option<&Token>) -> Standing {
-        examine(settled, 0, (Some(&meta(Some(9))), false), committed, DAY_MS, DAY_MS)
+    fn old(settled: &Settled, committed: Option<&Token>) -> StoreStatus {
+        examine_store(settled, 0, (Some(&meta(Some(9))), false), committed, DAY_MS, DAY_MS)
     }
     let settled = ending_with_the_store();
-    assert!(matches!(old(&settled, None), Standing::Unusable { .. }));
-    assert_eq!(old(&settled, Some(&token(9))), Standing::Current);
+    assert!(matches!(old(&settled, None), StoreStatus::Unusable { .. }));
+    assert_eq!(old(&settled, Some(&token(9))), StoreStatus::Current);
     let all_read = Settled { changelog_end: ChangelogOffset(400), ..settled };
     assert!(
-        matches!(old(&all_read, None), Standing::Behind { from: ChangelogOffset(400), .. }),
+        matches!(old(&all_read, None), StoreStatus::Behind { from: ChangelogOffset(400), .. }),
         "there was nothing to miss"
     );
 }
 
-/// Late requests of an earlier transaction have committed its offset once more, or a coordinator shows an old one. A
-/// store as old as that would process again what later transactions have forwarded.
+/// Late requests of an earlier transaction have committed its offset once more, or a coordinator shows an old offset. A
+/// store as old as that offset would forward again the records of later transactions.
 #[test]
-fn offset_that_went_back_neither_revives_an_old_store_nor_repeats() {
+fn offset_that_went_back_neither_revives_an_old_store_nor_forwards_again() {
     let back = settled(committed(250, metadata(token(9))));
     assert_eq!(
-        standing(&back, &meta(Some(9)), Some(&token(9))),
-        Standing::Behind { from: ChangelogOffset(400), synced_at: 0 }
+        store_status(&back, &meta(Some(9)), Some(&token(9))),
+        StoreStatus::Behind { from: ChangelogOffset(400), synced_at: 0 }
     );
-    let own = examine(&back, 0, (Some(&meta(Some(9))), true), Some(&token(9)), 1_000, DAY_MS);
-    assert_eq!(own, Standing::Current, "after an abort, nothing beyond it counts");
+    let own = examine_store(&back, 0, (Some(&meta(Some(9))), true), Some(&token(9)), 1_000, DAY_MS);
+    assert_eq!(own, StoreStatus::Current, "after an abort, no later record counts");
     let resumption = resume(&back, Some(&position(12, &[(0, 300)]))).unwrap();
     assert_eq!((resumption.next, resumption.origin), (250, Origin::Reset));
     assert!(resumption.progress.processed.contains(299), "what was processed is not forwarded again");
@@ -255,7 +258,7 @@ fn offset_that_went_back_over_a_sweep_is_resumed_from() {
 #[test]
 fn offset_that_went_back_to_the_start_is_resumed_from() {
     // A first transaction that has processed nothing: a start at the end, or a stop before the first record.
-    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
+    let own = TaskFacts { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
     for (recorded, next, origin) in [
         (&[(0, 300)][..], 0, Origin::Reset),
         (&[(700, 700)], 700, Origin::Committed),
@@ -271,31 +274,37 @@ fn offset_that_went_back_to_the_start_is_resumed_from() {
 }
 
 #[test]
-fn empty_changelog_is_refused_if_a_store_remembers_more() {
+fn empty_changelog_is_refused_if_a_store_remembers_processed_records() {
     let remembers = |processed: &[(i64, i64)], committed| {
-        check_former(&settled(committed), 0, Some(&position(9, processed))).is_err()
+        check_former_store(&settled(committed), 0, Some(&position(9, processed))).is_err()
     };
     let reset = || committed(0, String::new());
-    // A group that was reset says no more than one that is gone; that includes a start at the end of an idle input.
+    // A group that was reset tells no more than a deleted one; that includes a start at the end of an idle input.
     for group in [None, reset()] {
         assert!(remembers(&[(0, 300)], group.clone()) && remembers(&[(100, 100)], group.clone()), "{group:?}");
         assert!(!remembers(&[(0, 0)], group.clone()), "{group:?}");
     }
-    assert!(!remembers(&[(0, 300)], committed(300, metadata(token(9)))), "the changelog is asked for that one");
-    assert!(check_former(&settled(reset()), 1, Some(&position(9, &[(0, 300)]))).is_ok(), "another partition's");
+    assert!(
+        !remembers(&[(0, 300)], committed(300, metadata(token(9)))),
+        "that transaction is looked for in the changelog"
+    );
+    assert!(
+        check_former_store(&settled(reset()), 1, Some(&position(9, &[(0, 300)]))).is_ok(),
+        "the store of another partition"
+    );
 }
 
 #[test]
-fn fresh_task_starts_where_the_topology_says() {
+fn fresh_task_starts_at_the_topologys_start() {
     let settled = settled(None);
     let resumption = resume(&settled, None).unwrap();
     assert_eq!((resumption.next, resumption.origin), (0, Origin::Fresh));
-    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
+    let own = TaskFacts { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
     assert_eq!(super::resumption(&settled, None, own).unwrap().next, 1000);
 }
 
 #[test]
-fn fresh_task_starts_at_an_offset_set_by_hand() {
+fn fresh_task_starts_at_an_offset_that_an_operator_has_set() {
     let resumption = resume(&settled(committed(40, String::new())), None).unwrap();
     assert_eq!((resumption.next, resumption.origin), (40, Origin::Fresh));
 }
@@ -319,14 +328,14 @@ fn reset_group_is_read_from_its_offset_as_replayed() {
 
 #[test]
 fn deleted_group_resumes_from_the_position_record() {
-    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
+    let own = TaskFacts { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
     let resumption = super::resumption(&settled(None), Some(&position(9, &[(0, 300)])), own).unwrap();
     assert_eq!((resumption.next, resumption.origin), (300, Origin::GroupDeleted));
 }
 
 #[test]
 fn position_is_known_even_if_nothing_before_it_was_processed() {
-    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
+    let own = TaskFacts { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
     // A first start on an idle input; a reset back into what had been skipped, or forward over more.
     let cases: [(&[(i64, i64)], i64); 4] = [
         (&[(700, 700)], 700),
@@ -353,10 +362,10 @@ fn changelog_without_the_committed_transaction_is_refused() {
     assert!(matches!(resume(&settled, None), Err(Refusal::ChangelogLost { .. })), "recreated and empty");
     let older = position(8, &[(0, 299)]);
     assert!(matches!(resume(&settled, Some(&older)), Err(Refusal::ChangelogLost { .. })), "its end is gone");
-    // Reset from 300 to later, on to 500, then reset to 250: what was committed at 300 is gone, and what came before is
-    // there.
+    // Reset from 300 to 400, processed up to 500, then reset to 250: the transaction at 300 is gone, and earlier ones
+    // are there.
     let holed = position(8, &[(0, 250), (400, 500)]);
-    assert!(matches!(resume(&settled, Some(&holed)), Err(Refusal::ChangelogLost { .. })), "its end is gone, a hole");
+    assert!(matches!(resume(&settled, Some(&holed)), Err(Refusal::ChangelogLost { .. })), "its end is gone, in a hole");
 }
 
 #[test]
@@ -380,8 +389,12 @@ fn recreated_input_is_refused_even_at_the_same_offset() {
 
 #[test]
 fn other_rules_and_another_partition_count_are_refused() {
-    let own =
-        |digest, task_count| Own { rules_digest: digest, task_count, start: Start::Earliest, bounds: &Bounds::DEFAULT };
+    let own = |digest, task_count| TaskFacts {
+        rules_digest: digest,
+        task_count,
+        start: Start::Earliest,
+        bounds: &Bounds::DEFAULT,
+    };
     let settled_now = settled(committed(300, metadata(token(9))));
     let position = position(9, &[(0, 300)]);
     let other = super::resumption(&settled_now, Some(&position), own(&[4; 32], 4));
@@ -425,7 +438,7 @@ fn foreign_metadata_is_refused() {
 }
 
 #[test]
-fn refusal_of_unreadable_bytes_says_who_wrote_them() {
+fn refusal_of_unreadable_bytes_names_their_writer() {
     let later = || format::Error::Format { what: "an entry", found: 2, expected: 1 };
     let damaged = || format::Error::Damaged { what: "an entry", reason: "it is empty".to_owned() };
     assert_eq!(Refusal::of_metadata(later()), Refusal::LaterFormat(later()));

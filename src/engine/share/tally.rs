@@ -1,4 +1,4 @@
-//! What the open transaction has decided.
+//! The decisions of the open transaction.
 
 use crate::dedup::{Reason, Verdict};
 use crate::observe::TaskMetrics;
@@ -25,7 +25,7 @@ impl Tally {
         }
     }
 
-    /// Counts one record as something else after all.
+    /// Moves one record from one count to another.
     pub fn change(&mut self, from: (Verdict, Reason), to: (Verdict, Reason)) {
         if let Some(count) = self.counts.iter_mut().find(|count| (count.verdict, count.reason) == from) {
             count.records = count.records.saturating_sub(1);

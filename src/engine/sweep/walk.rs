@@ -1,15 +1,16 @@
-//! How far a walk through a store has got.
+//! The progress of a walk through a store.
 
 use crate::engine::long_work::Walks;
 
-/// How far the sweeper has got in a store.
+/// The sweeper's progress in a store.
 #[derive(Clone, Debug, Default)]
 pub struct Sweep {
     /// The last key examined, during a walk.
     pub(super) cursor: Option<Vec<u8>>,
-    /// Stream time when the last walk started.
+    /// The stream time at which the last walk started.
     pub(super) walked_at: Option<i64>,
-    pub(super) walking: bool,
+    /// Whether a walk is under way.
+    pub(super) is_walking: bool,
     /// Progress reports on the walks.
     pub(super) walks: Walks,
 }

@@ -1,11 +1,11 @@
-//! What a task keeps for a sink or for calls.
+//! A task's state for a sink or for calls.
 
 use std::collections::BTreeMap;
 
-use crate::effect::Mark;
+use crate::effect::RowMark;
 use crate::engine::calling::window::Window;
 use crate::engine::context::Context;
-use crate::engine::rows::Claim;
+use crate::engine::rows::RowClaim;
 use crate::engine::sink_trouble::Wait;
 use crate::format::Token;
 
@@ -15,27 +15,28 @@ pub enum TaskEnding {
     Topic,
     /// Survivors go into a sink.
     Sink(TaskSink),
-    /// Survivors call a provider: the records that were read and are not settled, while the task is at work.
+    /// Survivors call a provider. The window holds the records that were read and are not settled; there is one while
+    /// the task is at work.
     Calls(Option<Window>),
 }
 
-/// What a task knows of its row in the topology's sink.
+/// A task's state in the topology's sink.
 #[derive(Default)]
 pub struct TaskSink {
     /// The row, once it is claimed.
-    pub claim: Option<Claim>,
-    /// What the row said when it was first found to differ from the changelog.
-    pub doubted_row: Option<Mark>,
-    /// The records that the sink refuses, by offset, and what it says.
+    pub claim: Option<RowClaim>,
+    /// The row's mark when the row was first found to differ from the changelog.
+    pub doubted_mark: Option<RowMark>,
+    /// The records that the sink refuses, by offset, with its messages.
     pub rejected: BTreeMap<i64, String>,
     /// Set while the sink keeps the task from working.
-    pub waits: Option<Wait>,
+    pub wait: Option<Wait>,
 }
 
 impl TaskSink {
-    /// The sink has committed the task's transaction.
-    pub fn committed(&mut self, token: Option<Token>) {
-        self.waits = None;
+    /// Called when the sink has committed the task's transaction.
+    pub fn on_commit(&mut self, token: Option<Token>) {
+        self.wait = None;
         if let Some(claim) = &mut self.claim {
             claim.mark.token = token;
         }
@@ -52,12 +53,12 @@ impl TaskEnding {
         }
     }
 
-    /// Its row, if the topology has a sink.
+    /// Its state in the sink, if the topology has one.
     pub fn sink(&self) -> Option<&TaskSink> {
         if let Self::Sink(sink) = self { Some(sink) } else { None }
     }
 
-    /// Its row, mutably.
+    /// Its state in the sink, mutably.
     pub fn sink_mut(&mut self) -> Option<&mut TaskSink> {
         if let Self::Sink(sink) = self { Some(sink) } else { None }
     }
@@ -77,44 +78,44 @@ impl TaskEnding {
         if let Self::Calls(window) = self { window.take() } else { None }
     }
 
-    /// Gives it a window, if the topology calls a provider.
+    /// Stores the window, if the topology calls a provider.
     pub fn put_window(&mut self, window: Window) {
-        if let Self::Calls(own) = self {
-            *own = Some(window);
+        if let Self::Calls(slot) = self {
+            *slot = Some(window);
         }
     }
 
     /// The row in the topology's sink, once it is claimed.
-    pub fn claim(&self) -> Option<&Claim> {
+    pub fn claim(&self) -> Option<&RowClaim> {
         self.sink()?.claim.as_ref()
     }
 
-    /// Its row is claimed, and stands where the changelog does.
-    pub fn claimed(&mut self, claim: Claim) {
+    /// Stores the claim of a row that is at the same transaction as the changelog.
+    pub fn set_claim(&mut self, claim: RowClaim) {
         if let Self::Sink(sink) = self {
-            (sink.claim, sink.doubted_row) = (Some(claim), None);
+            (sink.claim, sink.doubted_mark) = (Some(claim), None);
         }
     }
 
-    /// The task has restored: its row is to be claimed again.
-    pub fn unclaim(&mut self) {
+    /// Drops the claim, since the task has restored: the row must be claimed again.
+    pub fn drop_claim(&mut self) {
         if let Self::Sink(sink) = self {
             sink.claim = None;
         }
     }
 
-    /// What the sink says of the record at this offset, if it refuses it.
+    /// The sink's message about the record at this offset, if it refuses that record.
     pub fn rejection(&self, offset: i64) -> Option<&str> {
         self.sink()?.rejected.get(&offset).map(String::as_str)
     }
 
     /// Whether the sink keeps the task from working.
-    pub fn waits(&self) -> bool {
-        self.sink().is_some_and(|sink| sink.waits.is_some())
+    pub fn is_waiting(&self) -> bool {
+        self.sink().is_some_and(|sink| sink.wait.is_some())
     }
 
-    /// Everything before this offset is committed.
-    pub fn pass(&mut self, next: i64) {
+    /// Called when everything before this offset is committed.
+    pub fn on_commit(&mut self, next: i64) {
         if let Self::Sink(sink) = self {
             sink.rejected = sink.rejected.split_off(&next);
         }

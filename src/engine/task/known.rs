@@ -1,4 +1,4 @@
-//! What a task knows of its topics, its store and its last transaction.
+//! A task's topics, its store and its last transaction.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::cluster::TopicId;
 use crate::engine::catalog::InputTopic;
 use crate::engine::commitment::Commitment;
 use crate::engine::context::Context;
-use crate::engine::hold::Held;
+use crate::engine::hold::LockedStore;
 use crate::format::Token;
 use crate::record::TopicPartition;
 
@@ -17,7 +17,7 @@ pub struct TaskTopics {
     pub changelog: TopicPartition,
     /// The output topic; the partition is the input's.
     pub output: Arc<str>,
-    /// What was found out about them before the task started.
+    /// The facts about the topics that were looked up before the task started.
     pub facts: InputTopic,
     /// The input topic's id, as settled.
     pub input_id: TopicId,
@@ -43,34 +43,34 @@ impl TaskTopics {
 
 /// A task's store.
 pub struct TaskState {
-    /// Where it is kept.
+    /// Its folder.
     pub dir: PathBuf,
     /// The store, once it is locked.
-    pub held: Option<Held>,
-    /// What was found wrong with its files while reading it: the next time it is opened, another is built.
-    pub damaged: Option<String>,
+    pub store: Option<LockedStore>,
+    /// The damage that was found while its files were read: the next time it is opened, another store is built.
+    pub damage: Option<String>,
     /// Whether it has been restored from the changelog since the task settled.
-    pub restored: bool,
+    pub is_restored: bool,
 }
 
 impl TaskState {
     /// The store in this folder, which is not open yet.
     pub fn at(dir: PathBuf) -> Self {
-        Self { dir, held: None, damaged: None, restored: false }
+        Self { dir, store: None, damage: None, is_restored: false }
     }
 }
 
-/// What is known of a task's transactions: the last one, one that may be open, and what the group has.
+/// A task's last transaction, and what the group has committed.
 #[derive(Default)]
 pub struct LastTransaction {
-    /// What the group has committed and the owner it names; `None` where ratchet has committed nothing.
+    /// The offset that the group has committed and the owner that it names; `None` if ratchet has committed no offset.
     pub commitment: Option<Commitment>,
     /// The group's offset, as settled; `None` if there was none.
     pub group_offset: Option<i64>,
     /// The last transaction in the changelog: its position record's token.
-    pub recorded: Option<Token>,
-    /// Whether the task was in a transaction that is not known to have ended.
+    pub recorded_token: Option<Token>,
+    /// Whether the task was in a transaction that may not have ended.
     pub unsettled: bool,
-    /// Whether to commit the position even though nothing was read.
+    /// Whether to commit the position even though no record was read.
     pub commit_start: bool,
 }

@@ -1,4 +1,4 @@
-//! What a task reports: its metrics, its entry in the health checks, and what is still to be logged.
+//! A task's reports: its metrics, its entry in the health checks, and log events that are not written yet.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use crate::record::TopicPartition;
 pub struct Report {
     /// Its metrics.
     pub metrics: TaskMetrics,
-    /// Records that are still to be logged.
+    /// Records that are not logged yet.
     pub record_log: RecordLog,
-    /// Records without a key that are still to be logged.
+    /// Records without a key that are not logged yet.
     pub keyless: KeylessLog,
-    /// What its lag is computed from.
+    /// Its lag.
     pub lag: Lag,
     /// When it was assigned, on the monotonic clock.
-    pub assigned: Duration,
+    pub assigned_at: Duration,
     /// Whether it has been at work since it was assigned.
-    pub taken_over: bool,
+    pub has_worked: bool,
     presence: Presence,
 }
 
-/// A task's entry in the health checks, for as long as a lane has the task.
+/// A task's entry in the health checks; removed when a lane drops the task.
 struct Presence {
     health: Health,
     topology: String,
@@ -43,46 +43,46 @@ impl Report {
             record_log: RecordLog::default(),
             keyless: KeylessLog::default(),
             lag: Lag::default(),
-            assigned: context.clock.monotonic(),
-            taken_over: false,
+            assigned_at: context.clock.monotonic(),
+            has_worked: false,
             presence: Presence::new(context, input),
         }
     }
 
     /// Reports that the task is at work.
-    pub fn restored(&self) {
+    pub fn on_work_begun(&self) {
         let Presence { health, topology, input } = &self.presence;
         health.task_restored(topology, input);
     }
 
     /// Reports that the task has stopped for good.
-    pub fn stopped(&self) {
+    pub fn on_stop(&self) {
         let Presence { health, topology, input } = &self.presence;
         health.task_stopped(topology, input);
     }
 
-    /// Reports whether the task gets no further.
-    pub fn fails(&self, fails: bool) {
+    /// Reports whether the task makes no progress.
+    pub fn set_failing(&self, is_failing: bool) {
         let Presence { health, topology, input } = &self.presence;
-        health.task_fails(topology, input, fails);
+        health.task_fails(topology, input, is_failing);
     }
 
     /// Reports whether the task waits for the topology's gate.
-    pub fn gated(&self, gated: bool) {
+    pub fn set_gated(&self, is_gated: bool) {
         let Presence { health, topology, input } = &self.presence;
-        health.gated(topology, input, gated);
+        health.gated(topology, input, is_gated);
     }
 
     /// Reports whether the task waits for clocks to agree.
-    pub fn clocks(&self, disagreement: Option<Disagreement>) {
+    pub fn set_clock_disagreement(&self, disagreement: Option<Disagreement>) {
         let Presence { health, topology, input } = &self.presence;
         health.clock_doubted(topology, input, disagreement.is_some());
         let ahead_ms = disagreement.map_or(Some(0), |found| found.kafka_ahead_ms);
         ahead_ms.into_iter().for_each(|ms| self.metrics.clock_behind(ms));
     }
 
-    /// Publishes what a committed transaction has decided, and takes over what is to be logged of it.
-    pub fn committed(&mut self, share: &mut Share, wall_ms: i64) {
+    /// Publishes the decisions of a committed transaction, and takes over its records for the log.
+    pub fn on_commit(&mut self, share: &mut Share, wall_ms: i64) {
         share.tally.publish(&self.metrics);
         self.record_log.add(&mut share.noted);
         self.metrics.keyless(share.keyless.records());
@@ -92,13 +92,13 @@ impl Report {
         self.metrics.committed_at(wall_ms);
     }
 
-    /// Logs what is still to be logged, since the task leaves.
+    /// Logs the remaining records, since the task leaves.
     pub fn log_rest(&mut self, dead_letter: &str, now: Duration) {
         self.record_log.log(&self.presence.input, dead_letter, now);
         self.keyless.log(&self.presence.input, now);
     }
 
-    /// Logs what is due.
+    /// Logs records if that is due.
     pub fn log_if_due(&mut self, dead_letter: &str, now: Duration) {
         self.record_log.log_if_due(&self.presence.input, dead_letter, now);
         self.keyless.log_if_due(&self.presence.input, now);

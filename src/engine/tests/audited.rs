@@ -1,4 +1,4 @@
-//! Goal: each drop is explained exactly once, and nothing is dropped silently because it cannot be explained.
+//! Goal: each drop is explained exactly once, and no record is dropped silently because its drop cannot be explained.
 
 use serde_json::Value;
 
@@ -13,30 +13,31 @@ fn audited() -> Topology {
     topology
 }
 
-fn explained(site: &Site) -> Vec<Value> {
+fn read_audit_records(site: &Site) -> Vec<Value> {
     site.values("why").iter().map(|value| serde_json::from_str(value).unwrap()).collect()
 }
 
 #[test]
-fn drop_is_explained_with_what_it_lost_against() {
+fn drop_is_explained_with_the_entry_that_it_was_compared_with() {
     let site = Site::new();
     site.send("orders", "x", &[2, 1, 2]);
     site.send("orders", "y", &[1]);
     site.drain(&audited()).unwrap();
-    let said = explained(&site);
-    let brief = |line: &Value| {
+    let audit_records = read_audit_records(&site);
+    let brief = |audit_record: &Value| {
         let fields = ["offset", "verdict", "reason", "identity", "version", "against"];
-        fields.map(|field| line[field].to_string()).join(" ")
+        fields.map(|field| audit_record[field].to_string()).join(" ")
     };
-    let against = format!(r#"{{"contents":[{}],"epoch":null,"last_seen":1002,"version":2}}"#, said[1]["contents"]);
+    let against =
+        format!(r#"{{"contents":[{}],"epoch":null,"last_seen":1002,"version":2}}"#, audit_records[1]["contents"]);
     assert_eq!(
-        said.iter().map(brief).collect::<Vec<_>>(),
+        audit_records.iter().map(brief).collect::<Vec<_>>(),
         [
             format!(r#"1 "stale" "version_older" ["x"] 1 {against}"#),
             format!(r#"2 "duplicate" "version_equal" ["x"] 2 {against}"#),
         ]
     );
-    assert_eq!((&said[0]["topology"], &said[0]["topic"]), (&"shop".into(), &"orders".into()));
+    assert_eq!((&audit_records[0]["topology"], &audit_records[0]["topic"]), (&"shop".into(), &"orders".into()));
     let records = site.cluster.read_all("why", 0).unwrap();
     assert_eq!((records[0].key.as_deref(), records[0].timestamp), (Some("x".as_bytes()), Some(1_001)));
 }
@@ -57,10 +58,16 @@ fn audit_record_names_the_epochs() {
         site.cluster.append("orders", 0, &[message]).unwrap();
     }
     site.drain(&topology).unwrap();
-    let said = explained(&site);
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert_eq!((&said[0]["reason"], &said[0]["epoch"]), (&"epoch_older".into(), &serde_json::json!(["a"])));
-    assert_eq!((&said[0]["against"]["epoch"], &said[0]["against"]["version"]), (&serde_json::json!(["b"]), &1.into()));
+    let audit_records = read_audit_records(&site);
+    assert_eq!(audit_records.len(), 1, "{audit_records:?}");
+    assert_eq!(
+        (&audit_records[0]["reason"], &audit_records[0]["epoch"]),
+        (&"epoch_older".into(), &serde_json::json!(["a"]))
+    );
+    assert_eq!(
+        (&audit_records[0]["against"]["epoch"], &audit_records[0]["against"]["version"]),
+        (&serde_json::json!(["b"]), &1.into())
+    );
 }
 
 #[test]
@@ -68,13 +75,18 @@ fn replayed_record_is_explained_too() {
     let site = Site::new();
     site.send("orders", "x", &[1, 2]);
     site.drain(&audited()).unwrap();
-    assert!(explained(&site).is_empty());
+    assert!(read_audit_records(&site).is_empty());
     let rewound = CommittedOffset { offset: 0, metadata: String::new() };
     site.cluster.reset_offset("ratchet.shop", &TopicPartition::new("orders", 0), Some(rewound)).unwrap();
     site.drain(&audited()).unwrap();
-    let said = explained(&site);
-    assert_eq!(said.len(), 2);
-    assert!(said.iter().all(|line| line["reason"] == "replayed" && line["identity"].is_null()), "{said:?}");
+    let audit_records = read_audit_records(&site);
+    assert_eq!(audit_records.len(), 2);
+    assert!(
+        audit_records
+            .iter()
+            .all(|audit_record| audit_record["reason"] == "replayed" && audit_record["identity"].is_null()),
+        "{audit_records:?}"
+    );
 }
 
 #[test]
@@ -83,7 +95,7 @@ fn forwarded_and_dead_lettered_records_are_not_audited() {
     site.send("orders", "x", &[1]);
     site.cluster.append("orders", 0, &[no_json()]).unwrap();
     site.drain(&audited()).unwrap();
-    assert!(explained(&site).is_empty());
+    assert!(read_audit_records(&site).is_empty());
     assert_eq!(site.cluster.read_all("shop-dead", 0).unwrap().len(), 1);
 }
 
@@ -99,9 +111,9 @@ fn record_dropped_as_invalid_is_audited() {
         .create_topic(&NewTopic { name: "why", partition_count: 1, replication_factor: 1, settings: &[] })
         .unwrap();
     site.drain(&topology).unwrap();
-    let said = explained(&site);
+    let audit_records = read_audit_records(&site);
     assert_eq!(
-        (said.len(), &said[0]["verdict"], &said[0]["reason"]),
+        (audit_records.len(), &audit_records[0]["verdict"], &audit_records[0]["reason"]),
         (1, &"invalid".into(), &"value_malformed".into())
     );
 }
@@ -117,7 +129,7 @@ fn audit_topic_that_refuses_a_record_stops_the_task() {
     assert!(error.contains("1 of the topology shop's tasks"), "{error}");
     site.cluster.delete_topic("why").unwrap();
     site.drain(&audited()).unwrap();
-    assert_eq!(explained(&site).len(), 1, "it was not lost meanwhile");
+    assert_eq!(read_audit_records(&site).len(), 1, "the explanation was not lost");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Goal: a store that is only behind stays complete if reading the changelog leads to a refusal: it may be the last
+//! Goal: a store that is merely behind remains complete if reading the changelog leads to a refusal: it may be the last
 //! good copy.
 
 use super::*;
@@ -9,13 +9,13 @@ use crate::state::Survey;
 
 const INPUT: &str = "orders";
 const OUTPUT: &str = "clean";
-/// More entries than a store takes in one batch.
+/// More entries than fit into one write batch of a store.
 const MANY: usize = 20_000;
 
 /// Meta and position records of those stores, in place or set aside, that are the result of a transaction.
-fn whole(site: &Site) -> Vec<(StoreMeta, PositionRecord)> {
+fn complete_stores(site: &Site) -> Vec<(StoreMeta, PositionRecord)> {
     let found = Survey::of_folder(&site.config().state_dir).stores("shop", INPUT).unwrap();
-    let read = found.iter().map(|store| store.read().unwrap().unwrap());
+    let read = found.iter().map(|store| store.open().unwrap().unwrap());
     let read = read.map(|store| (store.meta().unwrap().unwrap(), store.position().unwrap().unwrap()));
     read.filter(|(meta, _)| meta.token.is_some()).collect()
 }
@@ -51,9 +51,9 @@ fn send_things(site: &Site, count: usize) {
     }
 }
 
-/// Has the group name a transaction of this many records that the changelog does not hold. Returns the group's offset
-/// as it was.
-fn name_unknown(site: &Site, records: i64) -> CommittedOffset {
+/// Commits the offset of a transaction of this many records that the changelog does not hold. Returns the former
+/// offset.
+fn commit_unknown_transaction(site: &Site, records: i64) -> CommittedOffset {
     let partition = TopicPartition::new(INPUT, 0);
     let found = site.cluster.committed("ratchet.shop", std::slice::from_ref(&partition), WAIT_MAX).unwrap();
     let committed = found[0].clone().unwrap();
@@ -64,30 +64,30 @@ fn name_unknown(site: &Site, records: i64) -> CommittedOffset {
     committed
 }
 
-/// Puts in place an old copy of the store that lacks this many records, and has the group name a transaction that the
+/// Replaces the store by an old copy that lacks this many records, and makes the group name a transaction that the
 /// changelog does not hold.
 fn refuse_behind(records: usize) {
     let site = Site::new();
     let topology = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
     site.send(INPUT, "before", &[1]);
     site.drain(&topology).unwrap();
-    let (state, kept) = (site.config().state_dir, site.folder.path().join("kept"));
-    copy(&state, &kept);
-    let before = whole(&site);
+    let (state, copied) = (site.config().state_dir, site.folder.path().join("kept"));
+    copy(&state, &copied);
+    let before = complete_stores(&site);
     assert_eq!(before.len(), 1);
     send_things(&site, records);
     site.drain(&topology).unwrap();
-    assert_ne!(whole(&site), before);
+    assert_ne!(complete_stores(&site), before);
     std::fs::remove_dir_all(&state).unwrap();
-    copy(&kept, &state);
-    let committed = name_unknown(&site, 2);
+    copy(&copied, &state);
+    let committed = commit_unknown_transaction(&site, 2);
     let ended = site.drain(&topology);
     assert!(matches!(ended, Err(Error::Tasks { tasks: 1, refused: true, .. })), "{ended:?}");
-    assert_eq!(whole(&site), before, "the copy is gone");
-    // Once that is mended, the task continues.
+    assert_eq!(complete_stores(&site), before, "the copy is lost");
+    // Once the group's offset is corrected, the task continues.
     site.cluster.reset_offset("ratchet.shop", &TopicPartition::new(INPUT, 0), Some(committed)).unwrap();
     site.drain(&topology).unwrap();
-    let stores = whole(&site);
+    let stores = complete_stores(&site);
     assert_eq!(stores.len(), 1, "{stores:?}");
     assert_ne!(stores, before);
     assert_eq!(site.values(OUTPUT).len(), 1 + records);
@@ -103,16 +103,16 @@ fn store_far_behind_is_complete_after_a_refusal() {
     refuse_behind(MANY);
 }
 
-/// As after a transaction that Kafka has committed for the group and aborted in the changelog and the output.
+/// Simulates a transaction that Kafka has committed for the group but aborted in the changelog and the output.
 #[test]
-fn records_of_an_aborted_transaction_come_out_after_a_reset_to_earliest_and_no_others() {
+fn reset_to_earliest_forwards_the_records_of_an_aborted_transaction_and_no_others() {
     let site = Site::new();
     let topology = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
     site.send(INPUT, "before", &[1, 2]);
     site.drain(&topology).unwrap();
     let before = site.values(OUTPUT);
     site.send(INPUT, "aborted", &[3, 4]);
-    name_unknown(&site, 2);
+    commit_unknown_transaction(&site, 2);
     let ended = site.drain(&topology);
     assert!(matches!(ended, Err(Error::Tasks { tasks: 1, refused: true, .. })), "{ended:?}");
     assert_eq!(site.values(OUTPUT), before);

@@ -1,5 +1,5 @@
-//! Goal: the contents of records, and topics that come and go, create no series of metrics; a record at a limit is
-//! accepted, one beyond it is not.
+//! Goal: the contents of records, and topics that are created and deleted, create no lasting series of metrics; a
+//! record at a limit is accepted, a record beyond it is not.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use crate::dedup::{Limits, Reason, Verdict};
 use crate::record::HeaderBuf;
 
 /// All label values other than names of topologies, topics or partitions.
-fn known_words() -> BTreeSet<&'static str> {
-    let words = ["settling", "restoring", "running", "isolated", "failed", "committed", "aborted", "unknown"];
+fn known_label_values() -> BTreeSet<&'static str> {
+    let label_values = ["settling", "restoring", "running", "isolated", "failed", "committed", "aborted", "unknown"];
     let kinds = ["current", "restored", env!("CARGO_PKG_VERSION")];
     let verdicts = Verdict::ALL.iter().map(|verdict| verdict.as_str());
-    verdicts.chain(Reason::ALL.iter().map(|reason| reason.as_str())).chain(words).chain(kinds).collect()
+    verdicts.chain(Reason::ALL.iter().map(|reason| reason.as_str())).chain(label_values).chain(kinds).collect()
 }
 
 /// The labels of all series, `name="value"`, except histogram bounds.
@@ -55,19 +55,19 @@ fn contents_of_records_never_become_labels() {
     let mut topology = topology(Input::Topics(vec!["orders".to_owned()]), "clean");
     topology.audit = Some("why".to_owned());
     let running = site.start(&topology, false);
-    await_that("all to be decided", || running.metric("ratchet_records_total") >= count as f64);
-    let words = known_words();
+    await_condition("all to be decided", || running.metric("ratchet_records_total") >= count as f64);
+    let label_values = known_label_values();
     for label in labels(&running) {
         let (name, value) = label.split_once('=').unwrap();
         let value = value.trim_matches('"');
-        let fits = match name {
+        let is_known = match name {
             "topology" => value == "shop",
             "topic" => value == "orders",
             "partition" => value == "0",
-            "verdict" | "reason" | "state" | "result" | "kind" | "version" => words.contains(value),
+            "verdict" | "reason" | "state" | "result" | "kind" | "version" => label_values.contains(value),
             _ => false,
         };
-        assert!(fits, "a series is labelled {label}");
+        assert!(is_known, "a series is labelled {label}");
     }
     running.end().unwrap();
 }
@@ -85,18 +85,18 @@ fn deleted_topics_leave_no_series() {
     for topic in &topics {
         site.await_values(&format!("clean.{topic}"), 2);
     }
-    let named =
+    let shown =
         || topics.iter().filter(|topic| running.metrics.render().contains(&format!("topic=\"{topic}\""))).count();
-    await_that("all to be counted", || named() == topics.len());
+    await_condition("all to be counted", || shown() == topics.len());
     for topic in &topics {
         site.cluster.delete_topic(topic).unwrap();
     }
-    await_that("their series to be gone", || named() == 0);
+    await_condition("their series to be gone", || shown() == 0);
     assert!(running.metrics.render().contains("topic=\"shop.stays\""));
     running.end().unwrap();
 }
 
-/// For each limit, its name and a record that is `over` bytes beyond it (or, if negative, below).
+/// For each limit, its name and a record that exceeds it by `over` (or, if negative, remains below it).
 fn around_limits(limits: &Limits, over: isize) -> Vec<(&'static str, StoredRecord)> {
     let size = |limit: usize| limit.saturating_add_signed(over);
     let json = |id: &str, filler: usize| {
@@ -105,13 +105,13 @@ fn around_limits(limits: &Limits, over: isize) -> Vec<(&'static str, StoredRecor
     };
     let record = |key: Option<Vec<u8>>, value: Vec<u8>, header: Option<usize>| {
         let mut headers = HeaderBuf::default();
-        // A header takes its name, its value and four bytes for the length of each.
+        // A header consists of its name, its value and four bytes for the length of each.
         header.into_iter().for_each(|bytes| headers.push(b"h", Some(&vec![b'h'; bytes - 9])));
         StoredRecord { offset: 0, timestamp: Some(1_000), key, value: Some(value), headers }
     };
     let deep = size(limits.json_depth_max) - 1;
     let nested = format!(r#"{{"id":"depth","version":1,"x":{}{}}}"#, "[".repeat(deep), "]".repeat(deep));
-    // A text takes a byte for its kind and one for its length, or three from 16 KiB on.
+    // A text is preceded by a byte for its kind and one for its length, or three from 16 KiB on.
     let before_text = if limits.identity_bytes_max > 16 << 10 { 4 } else { 2 };
     let id = "i".repeat(size(limits.identity_bytes_max) - before_text);
     vec![
@@ -145,7 +145,7 @@ fn send_all(site: &Site, records: &[(&str, StoredRecord)]) {
     }
 }
 
-/// Sends records at these limits and just beyond: how many were forwarded, and the dead letters of the others.
+/// Sends records at these limits and just beyond. Returns how many were forwarded, and the dead letters of the others.
 fn forwarded_and_refused(limits: Limits) -> (usize, Vec<String>) {
     let site = Site::new();
     let roomy = [("max.message.bytes", (32 << 20).to_string())];
@@ -161,20 +161,20 @@ fn forwarded_and_refused(limits: Limits) -> (usize, Vec<String>) {
     let forwarded = site.cluster.read_all("clean", 0).unwrap().len();
     send_all(&site, &around_limits(&limits, 1));
     site.drain(&topology).unwrap();
-    assert_eq!(site.cluster.read_all("clean", 0).unwrap().len(), forwarded, "what is beyond a limit is not forwarded");
+    assert_eq!(site.cluster.read_all("clean", 0).unwrap().len(), forwarded, "no record beyond a limit is forwarded");
     (forwarded, letters(&site))
 }
 
 /// The reasons and messages of the dead letters.
 fn letters(site: &Site) -> Vec<String> {
-    let said = |record: StoredRecord| {
+    let reason_and_message = |record: StoredRecord| {
         let header = |name: &[u8]| {
             let header = record.headers.as_headers().last(name).and_then(|header| header.value).unwrap();
             String::from_utf8_lossy(header).into_owned()
         };
         format!("{}: {}", header(b"__ratchet.errors.reason"), header(b"__ratchet.errors.message"))
     };
-    site.cluster.read_all("shop-dead", 0).unwrap().into_iter().map(said).collect()
+    site.cluster.read_all("shop-dead", 0).unwrap().into_iter().map(reason_and_message).collect()
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Batches of an embedded cluster that count how often their records are accessed, and how many are held.
+//! Batches of an embedded cluster that count the accesses to their records, and the records that are held.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -8,88 +8,90 @@ use crate::record::{Record, TopicPartition};
 
 type InnerBatch = <Embedded as Cluster>::Batch;
 
-/// A counting batch.
+/// A batch that counts.
 #[derive(Default)]
-pub struct Counted {
+pub struct CountedBatch {
     pub inner: InnerBatch,
-    /// The count of what a reader has read into it.
-    pub holding: Option<Holding>,
-    looks: Arc<AtomicU64>,
+    /// Counts the records that a reader has read into the batch.
+    pub held_records: Option<HeldRecords>,
+    accesses: Arc<AtomicU64>,
 }
 
 /// Counts this many records as held while it exists.
-pub struct Holding {
+pub struct HeldRecords {
     records: usize,
     held: Arc<AtomicUsize>,
 }
 
-impl Holding {
+impl HeldRecords {
     pub fn new(records: usize, held: &Arc<AtomicUsize>) -> Self {
         held.fetch_add(records, Ordering::SeqCst);
         Self { records, held: Arc::clone(held) }
     }
 }
 
-impl Drop for Holding {
+impl Drop for HeldRecords {
     fn drop(&mut self) {
         self.held.fetch_sub(self.records, Ordering::SeqCst);
     }
 }
 
-/// How the records of an input come: one at a time, and the next one is on its way before it is there.
+/// Delivers the records of an input one at a time; the member reports that there is more before the next record
+/// arrives.
 #[derive(Clone, Copy)]
 pub struct Trickle {
-    /// One with so many polls.
-    pub every: u64,
-    /// From this offset on they are on their way for ever.
-    pub until: i64,
+    /// The number of polls for each record.
+    pub polls_per_record: u64,
+    /// Records from this offset on never arrive.
+    pub end_offset: i64,
 }
 
-/// A member whose batches share a count.
+/// A member whose batches share a counter.
 pub struct CountedMember {
     pub inner: <Embedded as Cluster>::Member,
-    pub looks: Arc<AtomicU64>,
+    pub accesses: Arc<AtomicU64>,
     pub trickle: Option<Trickle>,
-    /// The partition that was first read.
-    pub reads: Option<TopicPartition>,
-    /// How many polls there were.
+    /// The first partition that was read.
+    pub first_partition: Option<TopicPartition>,
+    /// The number of polls.
     pub polls: u64,
-    /// Whether the group is gone, as when no broker answers.
-    pub is_out: Arc<AtomicBool>,
-    /// The partitions that it has, or had before it has lost them.
-    pub has: Vec<TopicPartition>,
-    /// Whether it was told that it loses its membership, and whether it has lost it.
+    /// Whether the group is unreachable, as if no broker responded.
+    pub is_group_unreachable: Arc<AtomicBool>,
+    /// The partitions that it owns, or owned before it lost them.
+    pub partitions: Vec<TopicPartition>,
+    /// Whether it was informed that it is losing its membership.
     pub is_losing: bool,
+    /// Whether it has lost its membership.
     pub is_lost: bool,
 }
 
 impl CountedMember {
-    /// What a member hears of a group that is gone, or is back; `None` while it is none of both.
-    fn hears(&mut self, wait: Duration) -> Option<Option<GroupEvent>> {
-        match (self.is_out.load(Ordering::SeqCst), self.is_lost) {
+    /// The result of a poll if the group is unreachable, or reachable again; `None` otherwise.
+    fn group_event(&mut self, wait: Duration) -> Option<Option<GroupEvent>> {
+        match (self.is_group_unreachable.load(Ordering::SeqCst), self.is_lost) {
             (false, false) => None,
-            (true, false) if !self.has.is_empty() => {
+            (true, false) if !self.partitions.is_empty() => {
                 self.is_losing = true;
-                Some(Some(GroupEvent::Lost(self.has.clone())))
+                Some(Some(GroupEvent::Lost(self.partitions.clone())))
             }
             (true, _) => {
-                // Without partitions there is nothing to be told.
+                // Without partitions there is no event.
                 self.is_lost = true;
                 std::thread::sleep(wait);
                 Some(None)
             }
-            (false, true) => Some(Some(GroupEvent::Assigned(self.has.clone()))),
+            (false, true) => Some(Some(GroupEvent::Assigned(self.partitions.clone()))),
         }
     }
 
-    /// Whether nothing is there at this poll.
-    fn keeps_back(&self, Trickle { every, until }: Trickle) -> bool {
-        let next = self.reads.as_ref().and_then(|partition| self.inner.position(partition)).unwrap_or(0);
-        next >= until || !self.polls.is_multiple_of(every)
+    /// Whether this poll delivers no record.
+    fn withholds(&self, Trickle { polls_per_record, end_offset }: Trickle) -> bool {
+        let next = self.first_partition.as_ref().and_then(|partition| self.inner.position(partition)).unwrap_or(0);
+        next >= end_offset || !self.polls.is_multiple_of(polls_per_record)
     }
 }
 
-impl RecordBatch for Counted {
+impl RecordBatch for CountedBatch {
     fn partitions(&self) -> &[TopicPartition] {
         self.inner.partitions()
     }
@@ -103,24 +105,29 @@ impl RecordBatch for Counted {
     }
 
     fn record(&self, index: usize) -> Record<'_> {
-        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.accesses.fetch_add(1, Ordering::Relaxed);
         self.inner.record(index)
     }
 }
 
 impl Member for CountedMember {
-    type Batch = Counted;
+    type Batch = CountedBatch;
     type Metadata = <Embedded as Cluster>::Metadata;
 
-    fn poll(&mut self, batch: &mut Counted, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
-        (batch.looks, batch.holding) = (Arc::clone(&self.looks), None);
+    fn poll(
+        &mut self,
+        batch: &mut CountedBatch,
+        records_max: usize,
+        wait: Duration,
+    ) -> Result<Option<GroupEvent>, Error> {
+        (batch.accesses, batch.held_records) = (Arc::clone(&self.accesses), None);
         self.polls += 1;
-        if let Some(heard) = self.hears(wait) {
+        if let Some(event) = self.group_event(wait) {
             batch.inner = Default::default();
-            return Ok(heard);
+            return Ok(event);
         }
         let records_max = match self.trickle {
-            Some(trickle) => usize::from(!self.keeps_back(trickle)),
+            Some(trickle) => usize::from(!self.withholds(trickle)),
             None => records_max,
         };
         self.inner.poll(&mut batch.inner, records_max, wait)
@@ -138,22 +145,22 @@ impl Member for CountedMember {
         if std::mem::take(&mut self.is_lost) {
             return Ok(());
         }
-        self.has.extend_from_slice(partitions);
+        self.partitions.extend_from_slice(partitions);
         self.inner.accept_assigned(partitions)
     }
 
     fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
-        // Even if the group is back by now.
+        // This applies even if the group is reachable again.
         if std::mem::take(&mut self.is_losing) {
             self.is_lost = true;
             return partitions.iter().try_for_each(|partition| self.inner.pause(partition));
         }
-        self.has.retain(|partition| !partitions.contains(partition));
+        self.partitions.retain(|partition| !partitions.contains(partition));
         self.inner.accept_revoked(partitions)
     }
 
     fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
-        self.reads.get_or_insert_with(|| partition.clone());
+        self.first_partition.get_or_insert_with(|| partition.clone());
         self.inner.start(partition, offset)
     }
 
@@ -176,7 +183,7 @@ impl Member for CountedMember {
 
     fn has_more(&self) -> bool {
         let is_behind = |partition| self.inner.position(partition) < self.inner.end(partition);
-        self.trickle.is_some() && self.reads.as_ref().is_some_and(is_behind)
+        self.trickle.is_some() && self.first_partition.as_ref().is_some_and(is_behind)
     }
 
     fn metadata(&self) -> Result<Self::Metadata, Error> {

@@ -1,5 +1,5 @@
-//! Goal: outdated reports from one broker that does not know it was replaced lead to no refusal: it is asked again, as
-//! are others.
+//! Goal: outdated reports from one broker that does not know that it was replaced lead to no refusal: brokers are
+//! queried again.
 
 use std::sync::atomic::AtomicU32;
 
@@ -11,7 +11,7 @@ use crate::format::ChangelogOffset;
 const INPUT: &str = "orders";
 const OUTPUT: &str = "clean";
 
-/// Processes two records, then two more with outdated reports at first, with the store or without.
+/// Processes two records, then two more while the first `times` reports are outdated; the store exists if `is_stored`.
 fn process_with(outdated: Outdated, times: u32, is_stored: bool) -> (Result<(), Error>, Arc<Faults>, usize) {
     let site = Site::new();
     let topology = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
@@ -35,15 +35,15 @@ fn process_with(outdated: Outdated, times: u32, is_stored: bool) -> (Result<(), 
     (ended, faults, site.values(OUTPUT).len())
 }
 
-/// What such a broker may report; whether the store is there.
+/// Reports of such a broker, and whether the store exists.
 const OUTDATED: [(Outdated, bool); 6] = [
     (|settled| settled.input_end = 1, true),
     (|settled| settled.input_id = TopicId([9; 16]), true),
     (|settled| settled.changelog_id = TopicId([9; 16]), true),
     (|settled| settled.changelog_end = ChangelogOffset(1), true),
     (|settled| settled.changelog_end = ChangelogOffset(0), false),
-    // A deleted changelog of that name, and a group that has committed nothing yet: the store is set aside for it, and
-    // put back.
+    // The broker reports a deleted changelog of that name, and a group that has not committed yet: the store is set
+    // aside for it, and put back.
     (
         |settled| {
             (settled.changelog_id, settled.changelog_end, settled.committed) =
@@ -54,20 +54,20 @@ const OUTDATED: [(Outdated, bool); 6] = [
 ];
 
 #[test]
-fn outdated_report_of_a_broker_is_asked_again() {
-    for (nth, (outdated, is_stored)) in OUTDATED.into_iter().enumerate() {
+fn outdated_report_leads_to_another_query() {
+    for (index, (outdated, is_stored)) in OUTDATED.into_iter().enumerate() {
         let (ended, faults, forwarded) = process_with(outdated, 2, is_stored);
-        assert!(ended.is_ok(), "{nth}: {ended:?}");
-        assert_eq!(forwarded, 4, "{nth}");
-        assert_eq!(faults.doubted.load(Ordering::SeqCst), 2, "{nth}");
+        assert!(ended.is_ok(), "{index}: {ended:?}");
+        assert_eq!(forwarded, 4, "{index}");
+        assert_eq!(faults.doubted.load(Ordering::SeqCst), 2, "{index}");
     }
 }
 
 #[test]
 fn repeated_report_is_believed() {
-    for (nth, (outdated, is_stored)) in OUTDATED.into_iter().enumerate() {
+    for (index, (outdated, is_stored)) in OUTDATED.into_iter().enumerate() {
         let (ended, _, forwarded) = process_with(outdated, u32::MAX, is_stored);
-        assert!(matches!(ended, Err(Error::Tasks { tasks: 1, refused: true, .. })), "{nth}: {ended:?}");
-        assert_eq!(forwarded, 2, "{nth}");
+        assert!(matches!(ended, Err(Error::Tasks { tasks: 1, refused: true, .. })), "{index}: {ended:?}");
+        assert_eq!(forwarded, 2, "{index}");
     }
 }

@@ -1,5 +1,5 @@
-//! Goal: a topology that starts afresh does not add to an output with records unless told to; one that has been at work
-//! continues, whatever is there.
+//! Goal: a topology that starts afresh does not append to an output with records unless configured to; a topology that
+//! has been active continues, whatever its output holds.
 
 use super::*;
 use crate::topology::Existing;
@@ -10,13 +10,13 @@ fn shop(name: &str) -> Topology {
 }
 
 #[track_caller]
-fn is_refused(site: &Site, topology: &Topology) {
+fn check_refused(site: &Site, topology: &Topology) {
     let error = site.drain(topology).unwrap_err();
-    let words = ["\"shop.out\" holds records", "starts afresh", "name a new output topic", "existing: append"];
-    assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
+    let fragments = ["\"shop.out\" holds records", "starts afresh", "name a new output topic", "existing: append"];
+    assert!(fragments.iter().all(|fragment| error.to_string().contains(fragment)), "{error}");
     let topics = site.cluster.topics().unwrap();
     let changelog = format!("ratchet.{}.", topology.name);
-    assert!(!topics.iter().any(|topic| topic.starts_with(&changelog)), "nothing was begun: {topics:?}");
+    assert!(!topics.iter().any(|topic| topic.starts_with(&changelog)), "no changelog was created: {topics:?}");
 }
 
 #[test]
@@ -25,34 +25,34 @@ fn renamed_topology_does_not_forward_everything_again() {
     site.send("shop.in", "x", &[1, 2, 2]);
     site.drain(&shop("shop")).unwrap();
     site.await_values("shop.out", 2);
-    is_refused(&site, &shop("renamed"));
+    check_refused(&site, &shop("renamed"));
     site.await_values("shop.out", 2);
     let output = Output { existing: Existing::Append, ..Output::to("shop.out") };
-    let said = Topology { ending: Ending::Output(output), ..shop("renamed") };
-    site.drain(&said).unwrap();
+    let appending = Topology { ending: Ending::Output(output), ..shop("renamed") };
+    site.drain(&appending).unwrap();
     site.await_values("shop.out", 4);
-    // It has been at work: `existing: append` is no longer needed.
+    // The topology has been active: `existing: append` is no longer needed.
     site.send("shop.in", "x", &[3]);
     site.drain(&shop("renamed")).unwrap();
     site.await_values("shop.out", 5);
 }
 
 #[test]
-fn topology_that_has_been_at_work_is_never_refused_for_its_output() {
+fn topology_that_has_been_active_is_never_refused_for_its_output() {
     let site = Site::new();
     site.create("shop.in", 1, &[]);
-    // It has seen no record and committed nothing; others write to its output meanwhile.
+    // The topology has read no record and committed nothing; another program writes to its output meanwhile.
     site.drain(&shop("shop")).unwrap();
     site.send("shop.out", "of another", &[1]);
     site.send("shop.in", "x", &[1]);
     site.drain(&shop("shop")).unwrap();
     site.await_values("shop.out", 2);
-    // Its group is gone, and its committed offsets with it.
+    // Its group is deleted, with the committed offsets.
     site.cluster.delete_group("ratchet.shop").unwrap();
     site.send("shop.in", "x", &[1, 2]);
     site.drain(&shop("shop")).unwrap();
     site.await_values("shop.out", 3);
-    // Another input of the same topology, about which nothing is known yet.
+    // The same topology gets another input, which it has not read yet.
     site.send("shop.more", "x", &[1]);
     let more = Input::Topics(vec!["shop.more".to_owned()]);
     site.drain(&Topology { input: more, ..shop("shop") }).unwrap();
@@ -79,12 +79,12 @@ fn first_topics_of_a_waiting_topology_are_checked_together() {
     let shared = topology(pattern(r"^shop\.[a-z]$", &[]), "clean.{topic}");
     let running = site.start(&shared, false);
     // Its lanes join once the checks at the start have found no topic.
-    await_that("it to wait for topics", || running.failing_checks().is_empty());
+    await_condition("it to wait for topics", || running.failing_checks().is_empty());
     site.send("clean.shop.b", "x", &[1]);
     for topic in ["shop.b", "shop.a"] {
         site.send(topic, "x", &[1]);
     }
-    await_that("the topics to be refused", || running.metric("ratchet_refused_topics") == 2.0);
+    await_condition("the topics to be refused", || running.metric("ratchet_refused_topics") == 2.0);
     let ended = running.end().unwrap_err();
     assert!(matches!(ended, Error::Topics { topics: 2, .. }), "{ended}");
     assert_eq!((site.values("clean.shop.a").len(), site.values("clean.shop.b").len()), (0, 1));

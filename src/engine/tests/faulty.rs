@@ -1,10 +1,10 @@
-//! A cluster with faults that an embedded one does not have.
+//! An embedded cluster with faults.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
 
-use super::counted::{Counted, CountedMember, Holding, Trickle};
+use super::counted::{CountedBatch, CountedMember, HeldRecords, Trickle};
 use super::*;
 use crate::cluster::{
     Abilities, CommittedOffset, DeliveryFailure, Inquiry, OffsetCommit, RecordBatch, Rights, Settled, Ticket,
@@ -12,74 +12,79 @@ use crate::cluster::{
 };
 use crate::record::TopicPartition;
 
-/// What a broker that does not know it was replaced reports differently.
+/// Alters the report of a broker that does not know that it was replaced.
 pub type Outdated = fn(&mut Settled);
 
-/// Called for each check of a topic with `None`, and for each lookup of an open transaction, which gets no response,
-/// with the time it may take.
-pub type Watched = Box<dyn Fn(Option<Duration>) + Send + Sync>;
+/// Called with `None` for each check of a topic, and with the permitted time for each lookup of an open transaction,
+/// which gets no response.
+pub type WatchHook = Box<dyn Fn(Option<Duration>) + Send + Sync>;
 
-/// Readers of an input outside the group.
+/// The readers of an input outside the group.
 #[derive(Default)]
-pub struct Alone {
+pub struct IsolatedReaders {
     /// The input.
     pub input: &'static str,
-    /// How many there are, and the most there ever were.
-    pub now: AtomicU32,
+    /// The current number of readers.
+    pub current: AtomicU32,
+    /// The highest number of readers so far.
     pub max: AtomicU32,
     /// Partitions below this one deliver nothing.
     pub silent_below: AtomicI32,
 }
 
-/// What goes wrong.
+/// The faults, and observations of the cluster's use.
 #[derive(Default)]
 pub struct Faults {
     /// The output topic that fails a task at the first record sent to it.
     pub failing_output: Option<&'static str>,
-    /// How many records were sent to it.
+    /// How many records were sent to the failing output.
     pub sent: AtomicU32,
     /// The input topic that cannot be read outside the group.
     pub unreadable: Option<&'static str>,
-    /// How often that was tried.
+    /// How often reads were attempted.
     pub read: AtomicU32,
     /// How many offsets the end of each changelog has fallen back.
     pub fallen_back: AtomicI64,
-    /// What a broker that does not know it was replaced reports, and how often such a one is asked; it also responds to
-    /// later queries for the same task, such as what a changelog holds.
+    /// The report of a broker that does not know that it was replaced, and how often such a broker is queried. It also
+    /// responds to later queries for the same task, for example about the contents of a changelog.
     pub outdated: Option<(Outdated, AtomicU32)>,
-    /// A topic that brokers have not heard of, for this many queries.
-    pub unheard_of: Option<(&'static str, AtomicU32)>,
-    /// Whether the last broker asked was an outdated one.
+    /// A topic that is unknown to brokers, for this many queries.
+    pub unknown_topic: Option<(&'static str, AtomicU32)>,
+    /// Whether the last queried broker was outdated.
     pub is_outdated: AtomicBool,
     /// How often a response was doubted.
     pub doubted: AtomicU32,
     /// Whether the second send to the failing output panics.
-    pub panics_when_sent_again: bool,
+    pub panics_at_second_send: bool,
     /// A topic whose readers panic after reading, from this read on.
     pub panicking_reader: Option<(&'static str, u32)>,
-    /// How many records read by readers are held, and the most that were held when a reader was created.
+    /// How many records that readers have read are held.
     pub held: Arc<AtomicUsize>,
+    /// The most records that were held when a reader was created.
     pub held_before: AtomicUsize,
-    /// An output topic, and the most records that one transaction has written to it.
+    /// An output topic whose records are counted per transaction.
     pub counted_output: Option<&'static str>,
-    pub sent_at_once_max: AtomicU32,
-    /// An output topic that accepts nothing while it is down, and how often each partition was tried meanwhile.
+    /// The most records that one transaction has written to the counted output.
+    pub sent_per_transaction_max: AtomicU32,
+    /// An output topic that accepts no records while it is down.
     pub output: Option<&'static str>,
+    /// Whether that output is down.
     pub is_down: AtomicBool,
-    pub tried: Mutex<BTreeMap<i32, u32>>,
-    /// The readers that are counted.
-    pub alone: Alone,
+    /// The number of attempts to send to each partition of that output while it is down.
+    pub attempts: Mutex<BTreeMap<i32, u32>>,
+    /// The counted readers.
+    pub isolated_readers: IsolatedReaders,
     /// How often members' records were accessed.
-    pub looks: Arc<AtomicU64>,
-    /// How members' records come, if not as they are.
+    pub accesses: Arc<AtomicU64>,
+    /// How members deliver records, if not as they are stored.
     pub trickle: Option<Trickle>,
-    /// Whether the group is gone.
-    pub is_out: Arc<AtomicBool>,
-    /// How many commits are refused after the lane has gone on during them: its generation is over.
+    /// Whether the group is unreachable.
+    pub is_group_unreachable: Arc<AtomicBool>,
+    /// How many commits are refused after the lane has continued during them: its generation has ended.
     pub refused_commits: AtomicU32,
-    /// Called for what the watch checks.
-    pub watched: Option<Watched>,
-    /// What the brokers say that they can do, to one question after the other.
+    /// Called for each check of the watch.
+    pub watch_hook: Option<WatchHook>,
+    /// The brokers' responses to successive queries of their abilities.
     pub abilities: Mutex<VecDeque<Option<Abilities>>>,
 }
 
@@ -95,9 +100,10 @@ pub struct FaultyProducer {
     faults: Arc<Faults>,
     /// The lowest offset expected in a report, by ticket number.
     expected: Vec<(u64, i64)>,
-    /// How many records of the open transaction were sent to the changelog, and to the counted output.
-    logged: i64,
-    counted: u32,
+    /// How many records of the open transaction were sent to the changelog.
+    changelog_records: i64,
+    /// How many records of the open transaction were sent to the counted output.
+    counted_records: u32,
     delivered: Vec<(u64, i64)>,
     failures: Vec<DeliveryFailure>,
 }
@@ -111,15 +117,15 @@ pub struct FaultyReader {
 }
 
 impl FaultyReader {
-    fn is_alone(&self) -> bool {
-        &*self.partition.topic == self.faults.alone.input
+    fn is_isolated(&self) -> bool {
+        &*self.partition.topic == self.faults.isolated_readers.input
     }
 }
 
 impl Drop for FaultyReader {
     fn drop(&mut self) {
-        if self.is_alone() {
-            self.faults.alone.now.fetch_sub(1, Ordering::SeqCst);
+        if self.is_isolated() {
+            self.faults.isolated_readers.current.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
@@ -132,24 +138,24 @@ impl cluster::Producer for FaultyProducer {
     }
 
     fn begin(&mut self) -> Result<(), cluster::Error> {
-        (self.expected, self.logged, self.counted) = (Vec::new(), 0, 0);
+        (self.expected, self.changelog_records, self.counted_records) = (Vec::new(), 0, 0);
         self.inner.begin()
     }
 
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), cluster::Error> {
         if Some(message.topic) == self.faults.failing_output {
             match self.faults.sent.fetch_add(1, Ordering::SeqCst) {
-                0 => return Err(cluster::Error::new(ErrorKind::Abort, "the output is not there")),
-                1 if self.faults.panics_when_sent_again => panic!("on purpose, at a record"),
+                0 => return Err(cluster::Error::new(ErrorKind::Abort, "the output does not exist")),
+                1 if self.faults.panics_at_second_send => panic!("on purpose, at a record"),
                 _ => {}
             }
         }
         if Some(message.topic) == self.faults.counted_output {
-            self.counted += 1;
-            self.faults.sent_at_once_max.fetch_max(self.counted, Ordering::SeqCst);
+            self.counted_records += 1;
+            self.faults.sent_per_transaction_max.fetch_max(self.counted_records, Ordering::SeqCst);
         }
         if Some(message.topic) == self.faults.output && self.faults.is_down.load(Ordering::SeqCst) {
-            *self.faults.tried.lock().unwrap().entry(message.partition).or_default() += 1;
+            *self.faults.attempts.lock().unwrap().entry(message.partition).or_default() += 1;
             let message = "the output is down".to_owned();
             self.failures.push(DeliveryFailure { number: ticket.number, refused: false, message });
             return Ok(());
@@ -158,10 +164,10 @@ impl cluster::Producer for FaultyProducer {
         if message.topic.ends_with(".changelog") {
             let end = self.expected.iter().find(|(number, _)| *number == ticket.number).map_or(0, |(_, end)| *end);
             // The previous transaction's marker is at its end.
-            let lands = end + 1 - fallen_back + self.logged;
-            self.logged += 1;
+            let delivered_at = end + 1 - fallen_back + self.changelog_records;
+            self.changelog_records += 1;
             if ticket.report && fallen_back > 0 {
-                self.delivered.push((ticket.number, lands));
+                self.delivered.push((ticket.number, delivered_at));
             }
         }
         self.inner.send(ticket, message)
@@ -206,7 +212,7 @@ impl cluster::Producer for FaultyProducer {
         meanwhile: &mut dyn FnMut(Duration),
     ) -> Result<(), cluster::Error> {
         let refused = &self.faults.refused_commits;
-        if refused.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+        if refused.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| remaining.checked_sub(1)).is_ok() {
             meanwhile(Duration::from_millis(20));
             return Err(cluster::Error::new(ErrorKind::Abort, "the group has a later generation"));
         }
@@ -220,36 +226,36 @@ impl cluster::Producer for FaultyProducer {
 
 impl cluster::Settling for FaultySettling {
     fn poll(&mut self) -> Option<Result<Settled, cluster::Error>> {
-        let mut answer = self.0.poll();
-        if let (Some(Ok(settled)), Some((tell, _))) = (&mut answer, &self.1.outdated)
+        let mut result = self.0.poll();
+        if let (Some(Ok(settled)), Some((alter, _))) = (&mut result, &self.1.outdated)
             && self.1.is_outdated.load(Ordering::SeqCst)
         {
-            tell(settled);
+            alter(settled);
         }
-        answer
+        result
     }
 }
 
 impl cluster::Reader for FaultyReader {
-    type Batch = Counted;
+    type Batch = CountedBatch;
 
     fn read(&mut self, batch: &mut Self::Batch, records_max: usize, wait: Duration) -> Result<(), cluster::Error> {
         let Self { inner, partition, faults } = self;
-        batch.holding = None;
+        batch.held_records = None;
         if faults.unreadable == Some(&*partition.topic) {
             faults.read.fetch_add(1, Ordering::SeqCst);
             return Err(cluster::Error::new(ErrorKind::Refused, format!("{partition} cannot be read at offset 0"))
                 .with(Some(cluster::Detail::Damaged))
                 .of(partition));
         }
-        if &*partition.topic == faults.alone.input
-            && partition.partition < faults.alone.silent_below.load(Ordering::SeqCst)
+        if &*partition.topic == faults.isolated_readers.input
+            && partition.partition < faults.isolated_readers.silent_below.load(Ordering::SeqCst)
         {
             batch.inner = Default::default();
             return Ok(());
         }
         inner.read(&mut batch.inner, records_max, wait)?;
-        batch.holding = Some(Holding::new(batch.len(), &faults.held));
+        batch.held_records = Some(HeldRecords::new(batch.len(), &faults.held));
         if let Some((_, from)) = faults.panicking_reader.filter(|(topic, _)| *topic == &*partition.topic)
             && faults.read.fetch_add(1, Ordering::SeqCst) + 1 >= from
         {
@@ -264,7 +270,7 @@ impl cluster::Reader for FaultyReader {
 }
 
 impl Cluster for Faulty {
-    type Batch = Counted;
+    type Batch = CountedBatch;
     type Metadata = <Embedded as Cluster>::Metadata;
     type Member = CountedMember;
     type Producer = FaultyProducer;
@@ -274,8 +280,8 @@ impl Cluster for Faulty {
     const IS_SHARED: bool = true;
 
     fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, cluster::Error> {
-        if let Some((_, times)) = self.faults.unheard_of.as_ref().filter(|(name, _)| *name == topic)
-            && times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+        if let Some((_, times)) = self.faults.unknown_topic.as_ref().filter(|(name, _)| *name == topic)
+            && times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| remaining.checked_sub(1)).is_ok()
         {
             return Ok(None);
         }
@@ -283,13 +289,13 @@ impl Cluster for Faulty {
     }
 
     fn outline_topic(&self, topic: &str) -> Result<Option<TopicOutline>, cluster::Error> {
-        self.faults.watched.iter().for_each(|watched| watched(None));
+        self.faults.watch_hook.iter().for_each(|watch_hook| watch_hook(None));
         self.inner.outline_topic(topic)
     }
 
     fn open_transaction(&self, partition: &TopicPartition, wait: Duration) -> Result<Option<i64>, cluster::Error> {
-        let Some(watched) = &self.faults.watched else { return self.inner.open_transaction(partition, wait) };
-        watched(Some(wait));
+        let Some(watch_hook) = &self.faults.watch_hook else { return self.inner.open_transaction(partition, wait) };
+        watch_hook(Some(wait));
         Err(cluster::Error::new(ErrorKind::Retry, "the leader is gone"))
     }
 
@@ -322,16 +328,16 @@ impl Cluster for Faulty {
     }
 
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Self::Member, cluster::Error> {
-        let (inner, looks) = (self.inner.member(group, topics)?, Arc::clone(&self.faults.looks));
-        let (trickle, is_out) = (self.faults.trickle, Arc::clone(&self.faults.is_out));
+        let (inner, accesses) = (self.inner.member(group, topics)?, Arc::clone(&self.faults.accesses));
+        let (trickle, is_group_unreachable) = (self.faults.trickle, Arc::clone(&self.faults.is_group_unreachable));
         Ok(CountedMember {
             inner,
-            looks,
+            accesses,
             trickle,
-            reads: None,
+            first_partition: None,
             polls: 0,
-            is_out,
-            has: Vec::new(),
+            is_group_unreachable,
+            partitions: Vec::new(),
             is_losing: false,
             is_lost: false,
         })
@@ -342,8 +348,8 @@ impl Cluster for Faulty {
             inner: self.inner.producer(transactional_id)?,
             faults: Arc::clone(&self.faults),
             expected: Vec::new(),
-            logged: 0,
-            counted: 0,
+            changelog_records: 0,
+            counted_records: 0,
             delivered: Vec::new(),
             failures: Vec::new(),
         })
@@ -353,9 +359,9 @@ impl Cluster for Faulty {
         self.faults.held_before.fetch_max(self.faults.held.load(Ordering::SeqCst), Ordering::SeqCst);
         let (partition, faults) = (partition.clone(), Arc::clone(&self.faults));
         let reader = FaultyReader { inner: self.inner.reader(&partition, offset)?, partition, faults };
-        if reader.is_alone() {
-            let Alone { now, max, .. } = &self.faults.alone;
-            max.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        if reader.is_isolated() {
+            let IsolatedReaders { current, max, .. } = &self.faults.isolated_readers;
+            max.fetch_max(current.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         }
         Ok(reader)
     }
@@ -364,7 +370,7 @@ impl Cluster for Faulty {
         if inquiry.looks_from.is_none() {
             self.faults.doubted.fetch_add(u32::from(inquiry.is_doubted), Ordering::SeqCst);
             let is_outdated = self.faults.outdated.as_ref().is_some_and(|(_, times)| {
-                times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+                times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| remaining.checked_sub(1)).is_ok()
             });
             self.faults.is_outdated.store(is_outdated, Ordering::SeqCst);
         }

@@ -1,7 +1,7 @@
-//! Goal: an isolated task gives up on unreadable records like any other; few isolated tasks are at work at once, and
-//! none is left out.
+//! Goal: an isolated task gives up on unreadable records like any other; few isolated tasks are active at once, and all
+//! get their turn.
 
-use super::faulty::{Alone, Faults, Faulty};
+use super::faulty::{Faults, Faulty, IsolatedReaders};
 use super::*;
 
 const INPUT: &str = "orders";
@@ -32,12 +32,12 @@ fn isolated_task_gives_up_on_an_unreadable_record() {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let tried = faults.read.load(Ordering::SeqCst);
-    assert!(!stop.load(Ordering::Relaxed) || Instant::now() < deadline, "tried {tried} times, and still going on");
+    let attempts = faults.read.load(Ordering::SeqCst);
+    assert!(!stop.load(Ordering::Relaxed) || Instant::now() < deadline, "still running after {attempts} attempts");
     let ended = run.join().unwrap();
-    // The copy of one broker may be damaged: another may lead the partition at the next start.
+    // The replica of one broker may be damaged: another replica may lead the partition at the next start.
     assert!(matches!(ended, Err(Error::Tasks { tasks: 1, refused: false, .. })), "{ended:?}");
-    assert_eq!(tried, 5);
+    assert_eq!(attempts, 5);
     assert!(site.values(OUTPUT).is_empty());
 }
 
@@ -54,8 +54,9 @@ fn all_isolated(site: &Site, partition_count: i32, silent_below: i32) -> (Runnin
         });
         site.cluster.append(INPUT, partition, &messages).unwrap();
     }
-    let alone = Alone { input: INPUT, silent_below: silent_below.into(), ..Alone::default() };
-    let faults = Faults { output: Some(OUTPUT), is_down: true.into(), alone, ..Faults::default() };
+    let isolated_readers =
+        IsolatedReaders { input: INPUT, silent_below: silent_below.into(), ..IsolatedReaders::default() };
+    let faults = Faults { output: Some(OUTPUT), is_down: true.into(), isolated_readers, ..Faults::default() };
     let faults = Arc::new(faults);
     let faulty = Faulty { inner: site.cluster.clone(), faults: Arc::clone(&faults) };
     let (stop, health, metrics) = (Arc::new(AtomicBool::new(false)), Health::new(), Metrics::new());
@@ -71,9 +72,11 @@ fn all_isolated(site: &Site, partition_count: i32, silent_below: i32) -> (Runnin
         health: health.clone(),
     };
     let thread = std::thread::spawn(move || run_on(&faulty, options));
-    let tried = || faults.tried.lock().unwrap().values().filter(|times| **times > 3).count();
-    let is_first = || faults.tried.lock().unwrap().len() == partition_count as usize;
-    await_that("all to be tried alone", || is_first() && tried() + silent_below as usize >= partition_count as usize);
+    let attempts = || faults.attempts.lock().unwrap().values().filter(|times| **times > 3).count();
+    let is_first = || faults.attempts.lock().unwrap().len() == partition_count as usize;
+    await_condition("all to be tried in isolation", || {
+        is_first() && attempts() + silent_below as usize >= partition_count as usize
+    });
     (Running { stop, health, metrics, thread }, faults)
 }
 
@@ -85,19 +88,20 @@ fn forwarded(site: &Site, partitions: std::ops::Range<i32>) -> Vec<usize> {
 fn isolated_tasks_take_turns_and_all_finish() {
     let site = Site::new();
     let (running, faults) = all_isolated(&site, 40, 40);
-    let isolated = |text: &str| text.lines().any(|line| line.contains("state=\"isolated\"") && line.ends_with(" 40"));
-    await_that("all to be called isolated", || isolated(&running.metrics.render()));
-    faults.alone.silent_below.store(0, Ordering::SeqCst);
-    // The lane first tried the three records together, then each task tried again alone, in its turn.
-    let tried = || faults.tried.lock().unwrap().values().filter(|times| **times >= 9).count();
-    await_that("each to have two turns", || tried() == 40);
-    assert_eq!(faults.alone.max.load(Ordering::SeqCst), 4);
+    let all_are_isolated =
+        |text: &str| text.lines().any(|line| line.contains("state=\"isolated\"") && line.ends_with(" 40"));
+    await_condition("all to be called isolated", || all_are_isolated(&running.metrics.render()));
+    faults.isolated_readers.silent_below.store(0, Ordering::SeqCst);
+    // The lane first tried the three records together, then each isolated task retried in its turn.
+    let attempts = || faults.attempts.lock().unwrap().values().filter(|times| **times >= 9).count();
+    await_condition("each to have two turns", || attempts() == 40);
+    assert_eq!(faults.isolated_readers.max.load(Ordering::SeqCst), 4);
     faults.is_down.store(false, Ordering::SeqCst);
-    await_that("all to be forwarded", || forwarded(&site, 0..40).iter().sum::<usize>() >= 120);
-    await_that("none to be isolated", || faults.alone.now.load(Ordering::SeqCst) == 0);
+    await_condition("all to be forwarded", || forwarded(&site, 0..40).iter().sum::<usize>() >= 120);
+    await_condition("none to be isolated", || faults.isolated_readers.current.load(Ordering::SeqCst) == 0);
     running.end().unwrap();
     assert_eq!(forwarded(&site, 0..40), [3; 40]);
-    assert!(faults.alone.max.load(Ordering::SeqCst) <= 4);
+    assert!(faults.isolated_readers.max.load(Ordering::SeqCst) <= 4);
 }
 
 #[test]
@@ -105,9 +109,9 @@ fn idle_isolated_tasks_let_the_others_work() {
     let site = Site::new();
     let (running, faults) = all_isolated(&site, 12, 6);
     faults.is_down.store(false, Ordering::SeqCst);
-    await_that("the others to be forwarded", || forwarded(&site, 6..12) == [3; 6]);
+    await_condition("the others to be forwarded", || forwarded(&site, 6..12) == [3; 6]);
     assert_eq!(forwarded(&site, 0..6), [0; 6]);
-    faults.alone.silent_below.store(0, Ordering::SeqCst);
-    await_that("all to be forwarded", || forwarded(&site, 0..12) == [3; 12]);
+    faults.isolated_readers.silent_below.store(0, Ordering::SeqCst);
+    await_condition("all to be forwarded", || forwarded(&site, 0..12) == [3; 12]);
     running.end().unwrap();
 }

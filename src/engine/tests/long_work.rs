@@ -1,9 +1,9 @@
-//! Goal: long-running work is counted while it runs: walks of the sweeper, restores, and topics left alone.
+//! Goal: long-running work is counted while it runs: walks of the sweeper, and restores.
 
 use super::*;
 use crate::dedup::Retention;
 
-/// Appends this many things with this timestamp, whose ids start with `ids`.
+/// Appends this many records with this timestamp, whose ids start with `ids`.
 fn fill(site: &Site, ids: &str, count: usize, timestamp: i64) {
     let values: Vec<String> = (0..count).map(|id| format!(r#"{{"id":"{ids}{id}","version":1}}"#)).collect();
     let message = |value| Message {
@@ -28,10 +28,12 @@ fn walk_of_the_sweeper_is_counted() {
     fill(&site, "old", 5_000, 1_000);
     let running = site.start(&topology, false);
     site.await_values("out", 5_000);
-    // From here on they have expired.
+    // These records advance stream time, so that the old ones expire.
     fill(&site, "new", 10, 200_000);
-    await_that("all that expired to be removed", || running.metric("ratchet_sweep_removed_entries_total") == 5_000.0);
-    await_that("the walk to end", || running.metric("ratchet_sweep_remaining_entries") == 0.0);
+    await_condition("all expired entries to be removed", || {
+        running.metric("ratchet_sweep_removed_entries_total") == 5_000.0
+    });
+    await_condition("the walk to end", || running.metric("ratchet_sweep_remaining_entries") == 0.0);
     assert!(running.metric("ratchet_sweep_walked_entries_total") >= 5_000.0, "{}", running.metrics.render());
     assert_eq!(running.metric("ratchet_sweep_remaining_seconds"), 0.0);
     running.end().unwrap();
@@ -45,9 +47,9 @@ fn restore_is_counted() {
     site.drain(&topology).unwrap();
     std::fs::remove_dir_all(site.folder.path().join("state")).unwrap();
     let running = site.start(&topology, false);
-    await_that("the task to be restored", || running.metric("ratchet_restored_records_total") >= 3_000.0);
-    await_that("nothing to remain", || running.metric("ratchet_restore_remaining_records") == 0.0);
+    await_condition("the task to be restored", || running.metric("ratchet_restored_records_total") >= 3_000.0);
+    await_condition("nothing to remain", || running.metric("ratchet_restore_remaining_records") == 0.0);
     assert_eq!(running.metric("ratchet_restore_remaining_seconds"), 0.0);
-    await_that("no restore to be listed", || running.metrics.long_work().is_empty());
+    await_condition("no restore to be listed", || running.metrics.long_work().is_empty());
     running.end().unwrap();
 }

@@ -14,8 +14,8 @@ fn store_with_a_lost_position_record_is_refused_and_named_by_a_rebuild() {
     let topology = topology(Input::Topics(vec![INPUT.to_owned()]), "clean");
     site.send(INPUT, "a", &[1, 2, 3]);
     site.drain(&topology).unwrap();
-    let rebuilt = || rebuild_on(&site.cluster, &site.config(), &topology, false);
-    assert!(rebuilt().is_ok());
+    let rebuild_changelog = || rebuild_on(&site.cluster, &site.config(), &topology, false);
+    assert!(rebuild_changelog().is_ok());
 
     let found = Survey::of_folder(&site.config().state_dir).stores("shop", INPUT).unwrap();
     let [found] = &found[..] else { panic!("{} stores", found.len()) };
@@ -28,12 +28,12 @@ fn store_with_a_lost_position_record_is_refused_and_named_by_a_rebuild() {
     drop(store);
     let ended = site.drain(&topology);
     assert!(matches!(ended, Err(Error::Tasks { tasks: 1, refused: true, .. })), "{ended:?}");
-    let Err(rebuild::Error::Refused(words)) = rebuilt() else { panic!("it is usable") };
-    assert!(words.len() == 1 && words[0].contains("processed again: move its folder away"), "{words:?}");
+    let Err(rebuild::Error::Refused(messages)) = rebuild_changelog() else { panic!("the changelog is usable") };
+    assert!(messages.len() == 1 && messages[0].contains("processed again: move its folder away"), "{messages:?}");
 
     std::fs::remove_dir_all(&found.path).unwrap();
     site.send(INPUT, "a", &[3, 4]);
     site.drain(&topology).unwrap();
-    assert!(rebuilt().is_ok());
+    assert!(rebuild_changelog().is_ok());
     assert_eq!(site.values("clean").len(), 4);
 }

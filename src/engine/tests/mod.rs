@@ -1,6 +1,6 @@
-//! Goal: a whole topology works on an embedded cluster in this process, with topics that come and go and explained
-//! drops.
-#![expect(clippy::disallowed_methods, reason = "the tests look at a running engine from outside: they may wait")]
+//! Goal: a whole topology works on an embedded cluster in this process, with topics that are created and deleted, and
+//! with explained drops.
+#![expect(clippy::disallowed_methods, reason = "the tests observe a running engine from outside: they may wait")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,7 +72,7 @@ impl Site {
         self.cluster.create_topic(&NewTopic { name, partition_count, replication_factor: 1, settings }).unwrap();
     }
 
-    /// Appends things `id` in these versions.
+    /// Appends records with the identity `id` and these versions.
     fn send(&self, topic: &str, id: &str, versions: &[u64]) {
         for version in versions {
             let value = format!(r#"{{"id":"{id}","version":{version}}}"#);
@@ -88,7 +88,7 @@ impl Site {
         }
     }
 
-    /// The values in a topic's first partition; none if there is no such topic.
+    /// The values in a topic's first partition; empty if the topic does not exist.
     fn values(&self, topic: &str) -> Vec<String> {
         let records = self.cluster.read_all(topic, 0).unwrap_or_default();
         records.into_iter().map(|record| String::from_utf8(record.value.unwrap()).unwrap()).collect()
@@ -96,7 +96,7 @@ impl Site {
 
     #[track_caller]
     fn await_values(&self, topic: &str, count: usize) {
-        await_that(&format!("{topic} to hold {count} records"), || self.values(topic).len() >= count);
+        await_condition(&format!("{topic} to hold {count} records"), || self.values(topic).len() >= count);
         assert_eq!(self.values(topic).len(), count, "{topic}");
     }
 
@@ -120,7 +120,7 @@ impl Site {
         Running { stop, health, metrics, thread }
     }
 
-    /// Runs until everything is processed.
+    /// Runs until all records are processed.
     fn drain(&self, topology: &Topology) -> Result<(), Error> {
         self.start(topology, true).thread.join().unwrap()
     }
@@ -145,10 +145,10 @@ impl Running {
 }
 
 #[track_caller]
-fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
+fn await_condition(condition: &str, mut is_met: impl FnMut() -> bool) {
     let deadline = Instant::now() + WAIT_MAX;
-    while !holds() {
-        assert!(Instant::now() < deadline, "waited for {what}");
+    while !is_met() {
+        assert!(Instant::now() < deadline, "waited for {condition}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -158,7 +158,7 @@ fn pattern(include: &str, exclude: &[&str]) -> Input {
     Input::Pattern { include: parse(include), exclude: exclude.iter().map(|text| parse(text)).collect() }
 }
 
-/// Forwards greater versions of `value.id`.
+/// A topology that forwards greater versions of `value.id`.
 fn topology(input: Input, output: &str) -> Topology {
     let identity = Identity::of_paths([Path::parse("value.id").unwrap()]);
     let version = Version::integer(Path::parse("value.version").unwrap());

@@ -1,4 +1,4 @@
-//! Goal: a panic leaves nothing behind: no memory of what was read, and no blame for an innocent record.
+//! Goal: a panic leaves nothing behind: it leaks no memory of records, and is not attributed to another record.
 
 use super::faulty::{Faults, Faulty};
 use super::*;
@@ -35,29 +35,29 @@ fn without_store() -> Site {
 }
 
 /// Whether the only task has stopped for good.
-fn stopped(running: &Running) -> bool {
+fn has_stopped(running: &Running) -> bool {
     let health = running.health.ready();
     health.iter().any(|check| check.name == format!("task shop/{INPUT}:0") && check.detail.contains("stopped"))
 }
 
 #[test]
-fn finished_restore_frees_what_it_has_read() {
+fn finished_restore_frees_the_records_that_it_has_read() {
     let site = without_store();
     let (running, faults) = start(&site, Faults::default());
-    await_that("the restore", || running.metric("ratchet_restored_records_total") > 0.0);
-    await_that("what it has read to be given back", || faults.held.load(Ordering::SeqCst) == 0);
+    await_condition("the restore", || running.metric("ratchet_restored_records_total") > 0.0);
+    await_condition("the records that it has read to be freed", || faults.held.load(Ordering::SeqCst) == 0);
     running.end().unwrap();
 }
 
 #[test]
-fn panicking_restore_frees_what_it_has_read() {
+fn panicking_restore_frees_the_records_that_it_has_read() {
     let site = without_store();
     let faults = Faults { panicking_reader: Some((CHANGELOG, 1)), ..Faults::default() };
     let (running, faults) = start(&site, faults);
-    await_that("the task to stop", || stopped(&running));
+    await_condition("the task to stop", || has_stopped(&running));
     assert_eq!(faults.read.load(Ordering::SeqCst), 3);
-    assert_eq!(faults.held_before.load(Ordering::SeqCst), 0, "it was held while the task restored again");
-    await_that("what was read last to be given back", || faults.held.load(Ordering::SeqCst) == 0);
+    assert_eq!(faults.held_before.load(Ordering::SeqCst), 0, "records were held while the task restored again");
+    await_condition("the records that were read last to be freed", || faults.held.load(Ordering::SeqCst) == 0);
     assert!(matches!(running.end(), Err(Error::Tasks { tasks: 1, .. })));
 }
 
@@ -68,14 +68,14 @@ fn record_that_has_panicked_is_not_blamed_for_later_panics() {
     // The output fails the task, which is then isolated; there the record panics, and afterwards every read.
     let faults = Faults {
         failing_output: Some(OUTPUT),
-        panics_when_sent_again: true,
+        panics_at_second_send: true,
         panicking_reader: Some((INPUT, 2)),
         ..Faults::default()
     };
     let (running, faults) = start(&site, faults);
-    await_that("the task to stop", || stopped(&running));
+    await_condition("the task to stop", || has_stopped(&running));
     assert_eq!(faults.sent.load(Ordering::SeqCst), 2);
-    assert_eq!(faults.read.load(Ordering::SeqCst), 3, "with the record's own, three in a row");
+    assert_eq!(faults.read.load(Ordering::SeqCst), 3, "with the panic at the record, three in a row");
     assert!(matches!(running.end(), Err(Error::Tasks { tasks: 1, .. })));
     assert!(site.values(OUTPUT).is_empty());
 }

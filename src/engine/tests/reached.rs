@@ -1,4 +1,4 @@
-//! Goal: brokers are asked what they can do before anything is done with them, also if they come up during the start.
+//! Goal: the brokers' abilities are queried before they are used, even if the brokers start at the same time.
 
 use std::sync::Mutex;
 
@@ -6,21 +6,21 @@ use super::faulty::{Faults, Faulty};
 use super::*;
 use crate::cluster::Abilities;
 
-fn asked(answers: [Option<Abilities>; 2]) -> Result<Option<Abilities>, cluster::Error> {
-    let faults = Faults { abilities: Mutex::new(answers.into()), ..Faults::default() };
+fn query(responses: [Option<Abilities>; 2]) -> Result<Option<Abilities>, cluster::Error> {
+    let faults = Faults { abilities: Mutex::new(responses.into()), ..Faults::default() };
     let site = Site::new();
-    reach::ask(&Faulty { inner: site.cluster.clone(), faults: Arc::new(faults) })
+    reach::query(&Faulty { inner: site.cluster.clone(), faults: Arc::new(faults) })
 }
 
-/// Brokers and ratchet are started together: the brokers do not answer before they are up.
+/// Brokers and ratchet are started together: the brokers do not respond before they are up.
 #[test]
-fn brokers_that_come_up_meanwhile_are_asked_again() {
+fn brokers_that_start_meanwhile_are_queried_again() {
     let whole = Abilities { asked: 1, ..Abilities::default() };
     let lacking = Abilities { lacking: vec!["the broker at b:1 lacks EndTxn".to_owned()], ..whole.clone() };
-    assert_eq!(asked([None, Some(whole.clone())]).unwrap(), Some(whole.clone()));
-    assert_eq!(asked([Some(whole.clone()), None]).unwrap(), Some(whole), "once is enough");
-    for answers in [[Some(lacking.clone()), None], [None, Some(lacking)]] {
-        let error = asked(answers).unwrap_err();
+    assert_eq!(query([None, Some(whole.clone())]).unwrap(), Some(whole.clone()));
+    assert_eq!(query([Some(whole.clone()), None]).unwrap(), Some(whole), "one response suffices");
+    for responses in [[Some(lacking.clone()), None], [None, Some(lacking)]] {
+        let error = query(responses).unwrap_err();
         assert_eq!((error.kind, &*error.message), (ErrorKind::Refused, "the broker at b:1 lacks EndTxn"));
     }
 }

@@ -1,5 +1,5 @@
-//! Goal: whatever a task knows besides versions (scopes and their segments, truncates, owed tombstones) is in its
-//! changelog: a lost store comes back with all of it.
+//! Goal: the state of a task besides versions (scopes and their segments, truncates, owed tombstones) is in its
+//! changelog: a lost store is restored with all of it.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ fn path(text: &str) -> Path {
     Path::parse(text).unwrap()
 }
 
-/// Changes of rows, identified by the key's `id` and scoped by server.
+/// A topology of row changes, identified by the key's `id` and scoped by server.
 fn changes() -> Topology {
     let words = |word: &str| vec![Scalar::Text(word.to_owned())];
     let mut rules = Rules::new(Identity::of_paths([path("key.id")]), Some(Version::integer(path("value.version"))));
@@ -38,10 +38,10 @@ fn changes() -> Topology {
 /// Appends records given as `id op server table version`; `id null` is a tombstone, an `id` of `-` means no key.
 fn send(site: &Site, lines: &[&str]) {
     for line in lines {
-        let words: Vec<&str> = line.split(' ').collect();
-        let key = (words[0] != "-").then(|| format!(r#"{{"id":"{}"}}"#, words[0]));
-        let value = (words[1] != "null").then(|| {
-            let [op, server, table, version] = words[1..] else { panic!("{line}") };
+        let fields: Vec<&str> = line.split(' ').collect();
+        let key = (fields[0] != "-").then(|| format!(r#"{{"id":"{}"}}"#, fields[0]));
+        let value = (fields[1] != "null").then(|| {
+            let [op, server, table, version] = fields[1..] else { panic!("{line}") };
             format!(r#"{{"op":"{op}","server":"{server}","table":"{table}","version":{version}}}"#)
         });
         let message = Message {
@@ -58,8 +58,8 @@ fn send(site: &Site, lines: &[&str]) {
 
 /// The offsets and reasons of all drops.
 fn drops(site: &Site) -> Vec<String> {
-    let said = site.values("why").into_iter().map(|value| serde_json::from_str::<Value>(&value).unwrap());
-    said.map(|line| format!("{} {}", line["offset"], line["reason"].as_str().unwrap())).collect()
+    let audit_records = site.values("why").into_iter().map(|value| serde_json::from_str::<Value>(&value).unwrap());
+    audit_records.map(|line| format!("{} {}", line["offset"], line["reason"].as_str().unwrap())).collect()
 }
 
 fn process_first(site: &Site) {
@@ -93,13 +93,13 @@ fn scopes_truncates_and_owed_tombstones_survive_a_stop() {
 }
 
 #[test]
-fn scopes_truncates_and_owed_tombstones_come_back_from_the_changelog() {
+fn scopes_truncates_and_owed_tombstones_are_restored_from_the_changelog() {
     let site = Site::new();
     process_first(&site);
     std::fs::remove_dir_all(site.folder.path().join("state")).unwrap();
     process_more(&site);
     std::fs::remove_dir_all(site.folder.path().join("state")).unwrap();
-    // So does the failback's segment.
+    // The failback's segment is restored, too.
     send(&site, &["x c b other 1", "x c a other 2"]);
     site.drain(&changes()).unwrap();
     assert_eq!(drops(&site)[6..], ["15 epoch_older", "16 version_equal"]);
@@ -147,7 +147,7 @@ fn task_that_stops_at_a_record_ignores_its_timestamp() {
     assert_eq!((position.processed, position.stream_time), (vec![(0, 1)], 1_000));
 }
 
-/// They used to be given up with its transaction, at every start.
+/// A former release aborted these records with the transaction, at every start.
 #[test]
 fn records_before_one_scope_too_many_are_processed() {
     const SCOPES: usize = crate::dedup::epochs::SCOPES_MAX;

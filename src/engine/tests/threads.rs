@@ -1,13 +1,13 @@
-//! Goal: a run that cannot start a thread says so and ends.
+//! Goal: a run that cannot start a thread ends with that error.
 
 use std::process::Command;
 
 use super::*;
 
-/// Set in the process that cannot start any.
+/// Set in the process that cannot start any threads.
 const IS_WITHOUT: &str = "RATCHET_TEST_WITHOUT_THREADS";
 
-/// The stack size of each thread there: larger than the address space.
+/// The stack size of each thread in that process: larger than the address space.
 const STACK_BYTES: u64 = 1 << 48;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Goal: no transaction exceeds its configured bounds, and records that do not fit are not read again and again.
+//! Goal: no transaction exceeds its configured bounds, and records that do not fit are not read repeatedly.
 
 use super::counted::Trickle;
 use super::faulty::{Faults, Faulty};
@@ -9,8 +9,8 @@ use crate::record::TopicPartition;
 const INPUT: &str = "orders";
 const OUTPUT: &str = "clean";
 
-/// Forwards the input within these bounds; returns what was observed.
-fn drained(site: &Site, commit: Commit) -> Arc<Faults> {
+/// Forwards the input with these bounds. Returns the observations.
+fn drain_observed(site: &Site, commit: Commit) -> Arc<Faults> {
     let faults = Arc::new(Faults { counted_output: Some(OUTPUT), ..Faults::default() });
     let faulty = Faulty { inner: site.cluster.clone(), faults: Arc::clone(&faults) };
     let mut config = site.config();
@@ -28,8 +28,7 @@ fn drained(site: &Site, commit: Commit) -> Arc<Faults> {
     faults
 }
 
-/// Starts one lane with transactions of at most this long and commits at least so far apart, whose records may come one
-/// by one.
+/// Starts one lane whose transactions last at most `interval_ms`, and whose commits are at least `spacing_ms` apart.
 fn start(
     site: &Site,
     topology: Topology,
@@ -54,9 +53,9 @@ fn start(
     (Running { stop, health, metrics, thread }, faults)
 }
 
-/// Runs on an input of 100 records that come so, until `count` of them are in the output. Returns how many one of the
-/// transactions had at most, and how long it took.
-fn trickled(trickle: Trickle, interval_ms: u64, count: usize) -> (u32, Duration) {
+/// Runs on an input of 100 records that arrive like this, until `count` of them are in the output. Returns the most
+/// records in one transaction, and the duration.
+fn run_with_trickle(trickle: Trickle, interval_ms: u64, count: usize) -> (u32, Duration) {
     let site = Site::new();
     site.create(INPUT, 1, &[]);
     site.create(OUTPUT, 1, &[]);
@@ -65,26 +64,26 @@ fn trickled(trickle: Trickle, interval_ms: u64, count: usize) -> (u32, Duration)
     let forward = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
     let (running, faults) = start(&site, forward, (interval_ms, 0), Some(trickle));
     site.await_values(OUTPUT, count);
-    let took = since.elapsed();
+    let duration = since.elapsed();
     running.end().unwrap();
-    (faults.sent_at_once_max.load(Ordering::SeqCst), took)
+    (faults.sent_per_transaction_max.load(Ordering::SeqCst), duration)
 }
 
 #[test]
-fn transaction_goes_on_while_records_are_on_their_way() {
-    let (most, took) = trickled(Trickle { every: 4, until: i64::MAX }, 60_000, 100);
-    assert_eq!(most, 100);
-    assert!(took < Duration::from_secs(60), "{took:?}");
+fn transaction_continues_while_records_are_on_their_way() {
+    let (max, duration) = run_with_trickle(Trickle { polls_per_record: 4, end_offset: i64::MAX }, 60_000, 100);
+    assert_eq!(max, 100);
+    assert!(duration < Duration::from_secs(60), "{duration:?}");
 }
 
 #[test]
 fn transaction_ends_in_time_while_records_are_on_their_way() {
-    let (most, took) = trickled(Trickle { every: 4, until: 7 }, 2_000, 7);
-    assert_eq!(most, 7);
-    assert!(took >= Duration::from_secs(2), "{took:?}");
+    let (max, duration) = run_with_trickle(Trickle { polls_per_record: 4, end_offset: 7 }, 2_000, 7);
+    assert_eq!(max, 7);
+    assert!(duration >= Duration::from_secs(2), "{duration:?}");
 }
 
-/// A commit costs brokers the same, however little is in it.
+/// The cost of a commit for brokers does not depend on its size.
 #[test]
 fn trickle_is_not_committed_record_by_record() {
     const RECORDS: u32 = 200;
@@ -102,15 +101,15 @@ fn trickle_is_not_committed_record_by_record() {
         std::thread::sleep(Duration::from_millis(1));
     }
     site.await_values(OUTPUT, RECORDS as usize);
-    let (transactions, took) = (running.metric("ratchet_transactions_total") - before, since.elapsed());
+    let (transactions, duration) = (running.metric("ratchet_transactions_total") - before, since.elapsed());
     running.end().unwrap();
-    let most = took.div_duration_f64(Duration::from_millis(SPACING_MS)) + 2.0;
-    assert!(transactions <= most, "{transactions} transactions in {took:?}");
+    let max = duration.div_duration_f64(Duration::from_millis(SPACING_MS)) + 2.0;
+    assert!(transactions <= max, "{transactions} transactions in {duration:?}");
 }
 
-/// Starts one lane whose commits are so far apart and whose transactions last so long at most, waits for its first
-/// record, which comes alone, and sends two more. Also returns when it sent them.
-fn spaced(site: &Site, spacing_ms: u64, interval_ms: u64) -> (Running, Arc<Faults>, Instant) {
+/// Starts one lane with these bounds, waits until a single first record is forwarded, and sends two more records. Also
+/// returns the time at which they were sent.
+fn start_with_spacing(site: &Site, spacing_ms: u64, interval_ms: u64) -> (Running, Arc<Faults>, Instant) {
     site.create(INPUT, 1, &[]);
     site.create(OUTPUT, 1, &[]);
     let forward = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
@@ -125,9 +124,9 @@ fn spaced(site: &Site, spacing_ms: u64, interval_ms: u64) -> (Running, Arc<Fault
 #[test]
 fn transaction_ends_in_time_although_commits_are_further_apart() {
     let site = Site::new();
-    let (running, _, sent_at) = spaced(&site, 600_000, 2_000);
+    let (running, _, sent_at) = start_with_spacing(&site, 600_000, 2_000);
     site.await_values(OUTPUT, 3);
-    // The interval began when the lane last found nothing, which may have been before the first commit.
+    // The interval began when the lane last found no records, which may have been before the first commit.
     let waited = sent_at.elapsed();
     assert!(waited >= Duration::from_secs(1), "committed after {waited:?}");
     running.end().unwrap();
@@ -136,42 +135,42 @@ fn transaction_ends_in_time_although_commits_are_further_apart() {
 #[test]
 fn stop_does_not_wait_for_a_commit_to_be_due() {
     let site = Site::new();
-    let (running, faults, _) = spaced(&site, 600_000, 600_000);
-    await_that("two records in a transaction", || faults.sent_at_once_max.load(Ordering::SeqCst) == 2);
+    let (running, faults, _) = start_with_spacing(&site, 600_000, 600_000);
+    await_condition("two records in a transaction", || faults.sent_per_transaction_max.load(Ordering::SeqCst) == 2);
     assert_eq!(site.values(OUTPUT).len(), 1);
     running.end().unwrap();
     assert_eq!(site.values(OUTPUT).len(), 3);
 }
 
-/// Else what arrives there before its first record was committed would be lost with the instance.
+/// Otherwise, records that arrive before the topic's first commit would be lost with the instance.
 #[test]
 fn start_at_the_end_is_committed_while_another_topic_catches_up() {
-    // More than a lane takes one by one between two looks.
+    // More records than a lane processes one by one between two checks of this test.
     const BACKLOG: u32 = 50_000;
     let site = Site::new();
     site.create(OUTPUT, 1, &[]);
     site.create("shop.busy", 1, &[]);
     let latest = Topology { start: Start::Latest, ..topology(pattern(r"^shop\.", &[]), OUTPUT) };
     let group = latest.group();
-    let (running, _) = start(&site, latest, (200, 0), Some(Trickle { every: 1, until: i64::MAX }));
+    let (running, _) = start(&site, latest, (200, 0), Some(Trickle { polls_per_record: 1, end_offset: i64::MAX }));
     let committed = |topic: &str| {
         let found = site.cluster.committed(&group, &[TopicPartition::new(topic, 0)], Duration::ZERO).unwrap();
         found.into_iter().next().flatten().map(|committed| committed.offset)
     };
-    await_that("the first topic to be at work", || committed("shop.busy") == Some(0));
+    await_condition("the first topic to be active", || committed("shop.busy") == Some(0));
     let mut written = 0;
     let mut keep_busy = || {
         let taken = committed("shop.busy").and_then(|offset| u32::try_from(offset).ok()).unwrap();
-        assert!(taken < written || written == 0, "there was nothing more");
+        assert!(taken < written || written == 0, "there were no more records");
         if written - taken < BACKLOG {
             fill_topic(&site, "shop.busy", 1, written..written + BACKLOG, 0);
             written += BACKLOG;
         }
         taken
     };
-    await_that("the first records", || keep_busy() > 0);
+    await_condition("the first records", || keep_busy() > 0);
     site.create("shop.quiet", 1, &[]);
-    await_that("the other start to be committed", || keep_busy() > 0 && committed("shop.quiet") == Some(0));
+    await_condition("the other start to be committed", || keep_busy() > 0 && committed("shop.quiet") == Some(0));
     running.end().unwrap();
 }
 
@@ -198,31 +197,32 @@ fn transaction_takes_no_more_records_than_configured() {
     site.create(INPUT, 3, &[]);
     site.create(OUTPUT, 3, &[]);
     fill(&site, 3, 0..350, 0);
-    let faults = drained(&site, Commit { interval_ms: 5_000, spacing_ms: 0, records_max: 100, bytes_max: 64 << 20 });
-    assert_eq!(faults.sent_at_once_max.load(Ordering::SeqCst), 100);
+    let faults =
+        drain_observed(&site, Commit { interval_ms: 5_000, spacing_ms: 0, records_max: 100, bytes_max: 64 << 20 });
+    assert_eq!(faults.sent_per_transaction_max.load(Ordering::SeqCst), 100);
     let forwarded = (0..3).map(|partition| site.cluster.read_all(OUTPUT, partition).unwrap().len());
     assert_eq!(forwarded.collect::<Vec<_>>(), [350, 350, 350]);
 }
 
-/// How often each of these records, all read at once, is accessed if a transaction has room for only some of them.
-fn looks_at_each(records: u32) -> u64 {
+/// How often each of these records, all read in one batch, is accessed if a transaction has room for only some of them.
+fn accesses_per_record(records: u32) -> u64 {
     const ROOM: u32 = 8;
     const VALUE_BYTES: usize = 16 << 10;
     let site = Site::new();
     site.create(INPUT, 1, &[]);
     fill(&site, 1, 0..records, VALUE_BYTES);
     let bytes_max = ROOM as usize * VALUE_BYTES;
-    let faults = drained(&site, Commit { interval_ms: 5_000, spacing_ms: 0, records_max: 100_000, bytes_max });
+    let faults = drain_observed(&site, Commit { interval_ms: 5_000, spacing_ms: 0, records_max: 100_000, bytes_max });
     assert_eq!(site.cluster.read_all(OUTPUT, 0).unwrap().len(), records as usize);
-    let most = faults.sent_at_once_max.load(Ordering::SeqCst);
-    assert!(most <= ROOM, "{most} in one transaction");
-    faults.looks.load(Ordering::SeqCst) / u64::from(records)
+    let max = faults.sent_per_transaction_max.load(Ordering::SeqCst);
+    assert!(max <= ROOM, "{max} in one transaction");
+    faults.accesses.load(Ordering::SeqCst) / u64::from(records)
 }
 
 #[test]
 fn batch_split_over_transactions_is_not_read_more_often() {
-    let (few, many) = (looks_at_each(8), looks_at_each(512));
-    assert!(many <= 2 * few, "each record was looked at {many} times, {few} where all fit into one transaction");
+    let (few, many) = (accesses_per_record(8), accesses_per_record(512));
+    assert!(many <= 2 * few, "each record was accessed {many} times, but {few} times if all fit into one transaction");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn duplicates_are_processed_even_in_a_full_transaction() {
     site.create(INPUT, 1, &[]);
     fill(&site, 1, 0..100, 16 << 10);
     let commit = Commit { interval_ms: 5_000, spacing_ms: 0, records_max: 100_000, bytes_max: 64 << 10 };
-    drained(&site, commit);
+    drain_observed(&site, commit);
     let changelog_len = |site: &Site| {
         site.cluster
             .read_all(&topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT).changelog(INPUT), 0)
@@ -239,9 +239,9 @@ fn duplicates_are_processed_even_in_a_full_transaction() {
             .len()
     };
     let before = changelog_len(&site);
-    // All of them duplicates except one.
+    // All of these records except one are duplicates.
     fill(&site, 1, 0..101, 16 << 10);
-    drained(&site, commit);
+    drain_observed(&site, commit);
     assert_eq!(site.cluster.read_all(OUTPUT, 0).unwrap().len(), 101);
     let new = changelog_len(&site) - before;
     assert!(new <= 4, "{new} changelog records for one entry");

@@ -1,4 +1,4 @@
-//! Goal: a topic that a broker has not heard of yet is queried again, whatever its role in the topology.
+//! Goal: a topic that a broker does not know yet is queried again, whatever its role in the topology.
 
 use std::sync::atomic::AtomicU32;
 
@@ -16,7 +16,7 @@ fn process_with(topic: &'static str, times: u32) -> (Result<(), Error>, u32, usi
     site.send(INPUT, "a", &[1, 2]);
     site.drain(&topology).unwrap();
     site.send(INPUT, "a", &[3]);
-    let faults = Arc::new(Faults { unheard_of: Some((topic, AtomicU32::new(times))), ..Faults::default() });
+    let faults = Arc::new(Faults { unknown_topic: Some((topic, AtomicU32::new(times))), ..Faults::default() });
     let mut config = site.config();
     config.topics.create = config::Create::Internal;
     let options = Options {
@@ -29,8 +29,8 @@ fn process_with(topic: &'static str, times: u32) -> (Result<(), Error>, u32, usi
         health: Health::new(),
     };
     let ended = run_on(&Faulty { inner: site.cluster.clone(), faults: Arc::clone(&faults) }, options);
-    let left = faults.unheard_of.as_ref().map_or(0, |(_, left)| left.load(Ordering::SeqCst));
-    (ended, left, site.values(OUTPUT).len())
+    let remaining = faults.unknown_topic.as_ref().map_or(0, |(_, remaining)| remaining.load(Ordering::SeqCst));
+    (ended, remaining, site.values(OUTPUT).len())
 }
 
 #[test]
@@ -39,23 +39,23 @@ fn changelog_just_created_by_another_instance_is_found() {
     let topology = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
     site.send(INPUT, "a", &[1, 2]);
     site.drain(&topology).unwrap();
-    // Missed once, before the group is queried: even a single check, as in `check --online`, finds it.
-    let faults = Arc::new(Faults { unheard_of: Some((CHANGELOG, AtomicU32::new(1))), ..Faults::default() });
+    // The first query misses it, before the group is queried: even a single check, as in `check --online`, finds it.
+    let faults = Arc::new(Faults { unknown_topic: Some((CHANGELOG, AtomicU32::new(1))), ..Faults::default() });
     let faulty = Faulty { inner: site.cluster.clone(), faults: Arc::clone(&faults) };
     let (config, digest) = (site.config(), topology.rules.digest());
     let survey = Survey::of_folder(&config.state_dir);
-    let looked = Preflight::new(&faulty, &topology, &digest, &config.topics, survey).begin();
-    assert_eq!(looked.map(|admitted| admitted.topics.len()).map_err(|error| error.message), Ok(1));
-    let left = faults.unheard_of.as_ref().map(|(_, left)| left.load(Ordering::SeqCst));
-    assert_eq!(left, Some(0), "it was not asked for");
+    let admitted = Preflight::new(&faulty, &topology, &digest, &config.topics, survey).begin();
+    assert_eq!(admitted.map(|admitted| admitted.topics.len()).map_err(|error| error.message), Ok(1));
+    let remaining = faults.unknown_topic.as_ref().map(|(_, remaining)| remaining.load(Ordering::SeqCst));
+    assert_eq!(remaining, Some(0), "the changelog was not queried");
 }
 
 #[test]
 fn topic_that_a_broker_does_not_know_yet_is_queried_again() {
     for topic in [INPUT, OUTPUT, CHANGELOG] {
-        let (ended, left, forwarded) = process_with(topic, 3);
+        let (ended, remaining, forwarded) = process_with(topic, 3);
         assert!(ended.is_ok(), "{topic}: {ended:?}");
-        assert_eq!((left, forwarded), (0, 3), "{topic}");
+        assert_eq!((remaining, forwarded), (0, 3), "{topic}");
     }
 }
 

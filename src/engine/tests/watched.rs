@@ -1,17 +1,17 @@
-//! Goal: the watch checks as often as promised, even while leaders that it queries are gone, and delays no end of a
-//! run.
+//! Goal: the watch checks as often as promised, even while leaders that it queries are down, and does not delay the end
+//! of a run.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
-use super::faulty::{Faults, Faulty, Watched};
+use super::faulty::{Faults, Faulty, WatchHook};
 use super::*;
 use crate::record::TopicPartition;
 
 const INPUT: &str = "orders";
 
-/// A clock that advances only when somebody waits.
+/// A clock that advances only during waits.
 #[derive(Default)]
 pub struct ManualClock(AtomicU64);
 
@@ -77,13 +77,13 @@ pub fn context(site: &Site, topology: &Topology, clock: Arc<dyn Clock>) -> Conte
         sink: None,
         gate: None,
         provider: None,
-        commands: Seen::default(),
+        commands: LatestView::default(),
         clock,
     }
 }
 
-/// Watches until `enough` returns true; it gets the start of each check, and the end of each lookup of a transaction,
-/// which goes unanswered.
+/// Watches until `enough` returns true, which receives the start of each check, and the end of each lookup of a
+/// transaction, which gets no response. Returns the starts of the checks, and the end.
 fn watch_until(enough: impl Fn(&[Duration], &[Duration]) -> bool + Send + Sync + 'static) -> (Vec<Duration>, Duration) {
     let site = Site::new();
     site.create(INPUT, 1, &[]);
@@ -91,35 +91,35 @@ fn watch_until(enough: impl Fn(&[Duration], &[Duration]) -> bool + Send + Sync +
     let topology = topology(Input::Topics(vec![INPUT.to_owned()]), "clean");
     let context = Arc::new(context(&site, &topology, clock.clone()));
     let stop = Arc::new(AtomicBool::new(false));
-    let looks = Arc::new(Mutex::new((Vec::new(), Vec::new())));
-    let (noted, ends, at, shared) = (looks.clone(), stop.clone(), clock.clone(), context.clone());
-    let watched: Watched = Box::new(move |unanswered| {
-        let (began, asked) = &mut *noted.lock().unwrap();
+    let events = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+    let (recorded, stop_flag, at, shared) = (events.clone(), stop.clone(), clock.clone(), context.clone());
+    let hook: WatchHook = Box::new(move |unanswered| {
+        let (checks, lookups) = &mut *recorded.lock().unwrap();
         if let Some(wait) = unanswered {
             // The whole time allowed, or a long one if none is given.
             at.forward(wait.min(Duration::from_secs(7)));
-            asked.push(at.monotonic());
+            lookups.push(at.monotonic());
         } else {
-            began.push(at.monotonic());
+            checks.push(at.monotonic());
             let tasks = (0..20).map(|partition| TopicPartition::new(INPUT, partition));
             tasks.for_each(|task| {
-                shared.held_up.note(&task, Some(7), at.monotonic());
+                shared.held_up.record(&task, Some(7), at.monotonic());
             });
         }
-        if enough(began, asked) {
-            ends.store(true, Ordering::Relaxed);
+        if enough(checks, lookups) {
+            stop_flag.store(true, Ordering::Relaxed);
         }
     });
-    let faults = Arc::new(Faults { watched: Some(watched), ..Faults::default() });
+    let faults = Arc::new(Faults { watch_hook: Some(hook), ..Faults::default() });
     keep_watch(&Faulty { inner: site.cluster.clone(), faults }, &context, &stop);
-    let (began, _) = std::mem::take(&mut *looks.lock().unwrap());
-    (began, clock.monotonic())
+    let (checks, _) = std::mem::take(&mut *events.lock().unwrap());
+    (checks, clock.monotonic())
 }
 
 #[test]
 fn missing_leaders_do_not_delay_checks() {
-    let (began, _) = watch_until(|_, asked| asked.len() >= 30);
-    let mut gaps = began.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>();
+    let (checks, _) = watch_until(|_, lookups| lookups.len() >= 30);
+    let mut gaps = checks.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>();
     gaps.dedup();
     // Each checks the input and its changelog.
     let usual = [Duration::ZERO, watch::WATCH_INTERVAL];
@@ -128,12 +128,12 @@ fn missing_leaders_do_not_delay_checks() {
 
 #[test]
 fn ending_run_waits_for_at_most_one_lookup() {
-    for asked_before in [1, 2, 5] {
-        let (began, ended) = watch_until(move |_, asked| asked.len() >= asked_before);
-        let last = *began.last().unwrap();
-        assert!(ended - last <= Duration::from_secs(1), "it went on for {:?}", ended - last);
+    for lookups_before in [1, 2, 5] {
+        let (checks, ended) = watch_until(move |_, lookups| lookups.len() >= lookups_before);
+        let last = *checks.last().unwrap();
+        assert!(ended - last <= Duration::from_secs(1), "it continued for {:?}", ended - last);
     }
-    // Stopped while it checks the topics: nothing more is queried.
-    let (began, ended) = watch_until(|began, _| began.iter().any(|at| *at >= Duration::from_secs(100)));
-    assert_eq!(ended, *began.last().unwrap());
+    // If the run is stopped during a check of the topics, there are no more queries.
+    let (checks, ended) = watch_until(|checks, _| checks.iter().any(|at| *at >= Duration::from_secs(100)));
+    assert_eq!(ended, *checks.last().unwrap());
 }

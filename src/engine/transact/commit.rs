@@ -1,9 +1,9 @@
 //! The end of a transaction, in the order that exactly-once depends on.
 //!
 //! First come the forwarded records, then each task's changelog writes (the last one per identity) with its position
-//! record as the very last, then the offsets of every task touched, then the commit; only after Kafka has confirmed it
-//! do overlay and position go into each task's store. With a sink, everything that goes to Kafka is kept as redos until
-//! the sink has committed them together with the effects: see `sink`.
+//! record as the very last, then the offsets of every task in the transaction, then the commit; only after Kafka has
+//! confirmed it are overlay and position written to each task's store. With a sink, everything that goes to Kafka is
+//! kept as redos until the sink has committed them together with the effects: see `sink`.
 
 use std::time::Duration;
 
@@ -21,22 +21,22 @@ use crate::observe::{LaneMetrics, TransactionResult};
 use crate::record::Headers;
 use crate::sabotage::{self, Sabotage};
 
-use super::outcome::Committed;
-use super::sink::{self, OpenSink};
-use super::{Transactor, as_outcome, delivered, send};
+use super::outcome::CommitOutcome;
+use super::sink::{self, LaneSink};
+use super::{Transactor, delivered, send, with_unknown_outcome};
 
-/// What a lane does during a commit: called again and again, it should return within the time that it is given.
-pub type Meanwhile<'a, C> = &'a mut dyn FnMut(&mut Tasks<C>, Duration);
+/// A lane's work during a commit: called again and again, it should return within the given time.
+pub type CommitCallback<'a, C> = &'a mut dyn FnMut(&mut Tasks<C>, Duration);
 
 impl<C: Cluster> Transactor<C> {
-    /// Sends the changelog writes of every task in it, each task's position record last. If there is a sink, it commits
-    /// first, and nothing is sent before that.
+    /// Sends the changelog records of every task in the transaction, each task's position record last. If there is a
+    /// sink, it commits first, and no record is sent before that.
     pub fn seal(
         &mut self,
         context: &Context,
         tasks: &mut Tasks<C>,
         member: &C::Member,
-        through: Option<&mut OpenSink>,
+        lane_sink: Option<&mut LaneSink>,
     ) -> Result<(), Failure> {
         let Some((open, producer)) = self.open.as_mut().zip(self.producer.as_mut()) else { return Ok(()) };
         let owner = producer.id().to_owned();
@@ -46,8 +46,8 @@ impl<C: Cluster> Transactor<C> {
             let processed = share.position.progress.processed.add_range(task.committed.next, share.position.next);
             processed.map_err(|error| Failure::refused(id, error.into()))?;
             let token = Token {
-                lane: self.lane,
-                transaction: self.transactions,
+                lane: self.lane_id,
+                transaction: self.transaction_count,
                 changelog_id: task.topics.changelog_id.0,
                 partition: task.input.partition,
             };
@@ -58,10 +58,10 @@ impl<C: Cluster> Transactor<C> {
             if !PositionRecord::is_readable(&position) {
                 return Err(Failure::refused(id, Refusal::PositionUnreadable { bytes: position.len() }));
             }
-            // At or beyond everything the store has applied; otherwise the changelog has lost records.
-            let held = task.state.held.as_ref().expect("a task at work holds its store");
+            // If the records are appended before what the store has applied, the changelog has lost records.
+            let held = task.state.store.as_ref().expect("a task at work holds its store");
             producer.expect_from(id, held.applied.next.0);
-            if through.is_some() {
+            if lane_sink.is_some() {
                 share.sealed = position;
                 continue;
             }
@@ -77,13 +77,13 @@ impl<C: Cluster> Transactor<C> {
             producer.send(Ticket { number: id, report: true }, &last).map_err(Failure::cluster)?;
             share.overlay.put(POSITION_KEY, Some(&position));
         }
-        if let Some(through) = through {
+        if let Some(lane_sink) = lane_sink {
             // Taken before the sink commits: a lane that loses the partition after that must not commit.
             open.membership = Some(member.metadata().map_err(Failure::cluster)?);
-            sink::commit(context, &mut open.shares, tasks, through)?;
+            sink::commit(context, &mut open.shares, tasks, lane_sink)?;
             crash::point(crash::Point::AfterSink);
             for share in &mut open.shares {
-                let redo = sink::committed(share)
+                let redo = sink::committed_redo(share)
                     .map_err(|error| Failure::refused(share.task, Refusal::RedoUnreadable(error)))?;
                 send::redo(producer, share.task, &tasks[&share.task].topics.changelog, redo)
                     .map_err(Failure::cluster)?;
@@ -94,8 +94,8 @@ impl<C: Cluster> Transactor<C> {
         Ok(())
     }
 
-    /// Commits a sealed transaction and applies it to the stores. After a cluster error nothing was applied, and
-    /// [`Transactor::abort`] must follow. A store's error concerns its task alone and is part of the result, since the
+    /// Commits a sealed transaction and applies it to the stores. After a cluster error no store has changed, and
+    /// [`Transactor::abort`] must follow. A store's error affects its task alone and is part of the outcome, since the
     /// transaction is committed.
     pub fn commit(
         &mut self,
@@ -103,10 +103,10 @@ impl<C: Cluster> Transactor<C> {
         tasks: &mut Tasks<C>,
         membership: C::Metadata,
         metrics: &LaneMetrics,
-        meanwhile: Option<Meanwhile<'_, C>>,
-    ) -> Result<Committed, Failure> {
+        callback: Option<CommitCallback<'_, C>>,
+    ) -> Result<CommitOutcome, Failure> {
         let Some((open, producer)) = self.open.as_mut().zip(self.producer.as_mut()) else {
-            return Ok(Committed::default());
+            return Ok(CommitOutcome::default());
         };
         let started = context.clock.monotonic();
         let mut offsets = Vec::with_capacity(open.shares.len());
@@ -120,12 +120,12 @@ impl<C: Cluster> Transactor<C> {
         if sabotage::is_on(Sabotage::StoreBeforeCommit) {
             write_early(context, tasks, &open.shares);
         }
-        open.ending = true;
-        let ended = match meanwhile {
+        open.end_requested = true;
+        let ended = match callback {
             None => producer.commit(&offsets, membership),
-            Some(go_on) => producer.commit_while(&offsets, membership, &mut |wait| go_on(tasks, wait)),
+            Some(callback) => producer.commit_while(&offsets, membership, &mut |wait| callback(tasks, wait)),
         };
-        as_outcome(ended).map_err(Failure::cluster)?;
+        with_unknown_outcome(ended).map_err(Failure::cluster)?;
         crash::point(crash::Point::AfterCommit);
         self.bisect.on_success();
         metrics.commit(context.clock.monotonic().saturating_sub(started));
@@ -135,7 +135,7 @@ impl<C: Cluster> Transactor<C> {
         let settled = open.added.settled;
         let delivered = delivered(producer);
         let shares = self.open.take().map(|open| open.shares).unwrap_or_default();
-        let mut committed = Committed { settled, ..Committed::default() };
+        let mut committed = CommitOutcome { settled, ..CommitOutcome::default() };
         for (mut share, commitment) in shares.into_iter().zip(commitments) {
             let id = share.task;
             let task = tasks.get_mut(&id).expect("looked at above");
@@ -143,11 +143,11 @@ impl<C: Cluster> Transactor<C> {
                 task.last.commitment = Some(commitment);
             }
             let offsets = delivered.iter().filter(|(number, _)| *number == id).map(|(_, offset)| *offset).collect();
-            committed.failures.extend(apply(context, task, &mut share, offsets).err());
+            committed.failures.extend(apply_share(context, task, &mut share, offsets).err());
             committed.stops.extend(share.stop.take().map(|stop| (id, stop)));
-            self.spare.push(share);
+            self.spare_shares.push(share);
         }
-        Share::keep_last(&mut self.spare, context.commit.bytes_max / 2);
+        Share::keep_last(&mut self.spare_shares, context.commit.bytes_max / 2);
         Ok(committed)
     }
 }
@@ -156,9 +156,9 @@ impl<C: Cluster> Transactor<C> {
 fn write_early<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, shares: &[Share]) {
     for share in shares {
         let Some(task) = tasks.get_mut(&share.task) else { continue };
-        let Some(applied) = task.state.held.as_ref().map(|held| held.applied) else { continue };
+        let Some(applied) = task.state.store.as_ref().map(|held| held.applied) else { continue };
         let meta = task.store_meta(applied, share.token, context.clock.wall_ms());
-        let _ = task.state.held.as_mut().map(|held| held.store.commit(&share.overlay, &meta));
+        let _ = task.state.store.as_mut().map(|held| held.store.commit(&share.overlay, &meta));
     }
 }
 
@@ -174,14 +174,14 @@ fn commitment(context: &Context, share: &Share, owner: &str) -> Commitment {
 
 /// Applies a committed share to the task's store. `delivered` holds the changelog offsets of its first and its last
 /// record, which is the position record. If one report is missing, the store does not know where the position record
-/// is; if both are, it keeps its former position, from which it can be restored just as well.
-fn apply<C: Cluster>(
+/// is; if both are missing, it keeps its former position, from which it can be restored just as well.
+fn apply_share<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,
     share: &mut Share,
     delivered: Vec<ChangelogOffset>,
 ) -> Result<(), Failure> {
-    let former = task.state.held.as_ref().expect("a task at work holds its store").applied;
+    let former = task.state.store.as_ref().expect("a task at work holds its store").applied;
     let last = delivered.iter().copied().max();
     let applied = Applied {
         next: last.map_or(former.next, |offset| former.next.max(offset.next())),
@@ -190,7 +190,7 @@ fn apply<C: Cluster>(
     };
     let wall_ms = context.clock.wall_ms();
     let meta = task.store_meta(applied, share.token, wall_ms);
-    let held = task.state.held.as_mut().expect("looked at above");
+    let held = task.state.store.as_mut().expect("looked at above");
     crash::point(crash::Point::DuringStoreWrite);
     let written = held.store.commit(&share.overlay, &meta);
     (held.is_latest, held.applied) = (written.is_ok(), applied);

@@ -1,4 +1,4 @@
-//! The outcome of a transaction.
+//! The outcome of a commit or an abort.
 
 use crate::cluster::DeliveryFailure;
 use crate::engine::failure::Failure;
@@ -6,9 +6,9 @@ use crate::engine::share::{Share, Stop, TaskId};
 use crate::format::ChangelogOffset;
 use crate::observe::Settled;
 
-/// What a commit means for individual tasks.
+/// The outcome of a commit for individual tasks.
 #[derive(Debug, Default)]
-pub struct Committed {
+pub struct CommitOutcome {
     /// The failures of tasks' stores; the transaction is committed nevertheless.
     pub failures: Vec<Failure>,
     /// The tasks that have stopped before a record.
@@ -17,26 +17,26 @@ pub struct Committed {
     pub settled: Settled,
 }
 
-/// The outcome of a transaction that could not be finished.
-pub struct Aborted {
-    /// What it would have changed.
+/// The outcome of an abort.
+pub struct AbortOutcome {
+    /// What the transaction would have changed, by task.
     pub shares: Vec<Share>,
-    /// The tasks for which it would only have committed an owner beside the offset.
-    pub named: Vec<TaskId>,
-    /// Whether it is certain to have ended without effect.
+    /// The tasks for which the transaction would only have committed an owner beside the offset.
+    pub owner_only: Vec<TaskId>,
+    /// Whether the transaction has certainly ended without effect.
     pub ended: bool,
-    /// Whether it is certain never to be committed; something that was sent for it may still arrive all the same, until
-    /// its producer is fenced.
+    /// Whether the transaction will certainly never be committed. Even so, requests that belong to it may still arrive,
+    /// until its producer is fenced.
     pub never_commits: bool,
-    /// One failure for each task that has undelivered records; if any was refused for good, one of those.
+    /// One failure for each task that has undelivered records: of a record refused for good, if there is one.
     pub undelivered: Vec<DeliveryFailure>,
-    /// The offsets of those changelog records whose delivery is reported.
+    /// The offsets of the changelog records whose delivery was reported.
     pub delivered: Vec<(TaskId, ChangelogOffset)>,
 }
 
-impl Aborted {
-    /// The tasks that were in it.
+impl AbortOutcome {
+    /// The tasks that were in the transaction.
     pub fn tasks(&self) -> impl Iterator<Item = TaskId> {
-        self.shares.iter().map(|share| share.task).chain(self.named.iter().copied())
+        self.shares.iter().map(|share| share.task).chain(self.owner_only.iter().copied())
     }
 }

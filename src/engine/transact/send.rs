@@ -1,4 +1,4 @@
-//! Sends the records of a task's changelog and of redos.
+//! Sends changelog records and redos.
 
 use crate::cluster::{self, Message, Producer, Ticket};
 use crate::engine::share::TaskId;

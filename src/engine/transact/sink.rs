@@ -1,19 +1,19 @@
 //! The part of a transaction that a sink commits, before Kafka does.
 //!
 //! A task's redo is everything that the transaction writes to Kafka for it. The sink stores the redo in the task's row,
-//! in the same transaction that carries out the effects, and only once that is committed is the redo sent to Kafka. So
-//! an owner that finds the row one transaction ahead of Kafka plays exactly what was decided.
+//! in the same transaction that carries out the effects; the redo is sent to Kafka only after that commit. So an owner
+//! that finds the row one transaction ahead of Kafka writes exactly what was decided.
 
 use std::time::Duration;
 
 use crate::cluster::Cluster;
 use crate::dedup::{Reason, Verdict};
-use crate::effect::{Answer, Complete, Effects, Failed, Session, Sink, Step};
+use crate::effect::{Answer, CommitError, Effects, RedoBuilder, Session, Sink, Step};
 use crate::engine::context::Context;
 use crate::engine::failure::{Cause, Failure, Undone};
-use crate::engine::rows::Claim;
-use crate::engine::share::{Asked, Share, TaskId};
-use crate::engine::sink_trouble::Said;
+use crate::engine::rows::RowClaim;
+use crate::engine::share::{AwaitedRecord, Share, TaskId};
+use crate::engine::sink_trouble::LoggedReasons;
 use crate::engine::task::{Task, Tasks};
 use crate::format::{Error, POSITION_KEY, Redo, RedoRecord, RedoWriter};
 use crate::observe::{Outcomes, SinkMetrics};
@@ -21,51 +21,58 @@ use crate::record::Headers;
 use crate::sabotage::{self, Sabotage};
 
 /// A lane's access to its topology's sink.
-pub struct OpenSink {
+pub struct LaneSink {
     /// Its session.
     pub session: Box<dyn Session>,
-    /// Where counts go.
+    /// The sink's metrics.
     pub metrics: SinkMetrics,
-    /// What was logged about its trouble.
-    pub said: Said,
-    /// When the rows of idle tasks were last looked at, on the monotonic clock.
-    pub looked_at: Duration,
-    /// Whether the sink may have more to tidy up.
+    /// The errors that were logged since the sink last worked.
+    pub logged_reasons: LoggedReasons,
+    /// When the rows of idle tasks were last checked, on the monotonic clock.
+    pub rows_checked_at: Duration,
+    /// Whether the sink may have more data to remove.
     pub is_tidying: bool,
 }
 
-impl OpenSink {
+impl LaneSink {
     /// Access to `sink`, opened `now` by the monotonic clock.
     pub fn of(context: &Context, sink: &dyn Sink, now: Duration) -> Self {
         let metrics = context.metrics.sink(&context.topology.name, sink.kind());
-        Self { session: sink.session(), metrics, said: Said::default(), looked_at: now, is_tidying: false }
+        Self {
+            session: sink.session(),
+            metrics,
+            logged_reasons: LoggedReasons::default(),
+            rows_checked_at: now,
+            is_tidying: false,
+        }
     }
 
-    /// Reports the lane as waiting for the sink if any of its tasks does. Returns whether none does.
-    pub fn count_waits<C: Cluster>(&mut self, tasks: &Tasks<C>) -> bool {
-        let waits = tasks.values().any(|task| task.ending.waits());
+    /// Reports whether any of the lane's tasks waits for the sink. Returns whether none waits.
+    pub fn report_waits<C: Cluster>(&mut self, tasks: &Tasks<C>) -> bool {
+        let waits = tasks.values().any(|task| task.ending.is_waiting());
         self.metrics.held(waits);
         !waits
     }
 
-    /// An operation has succeeded: if no task waits for the sink any more, logs that it works again.
-    pub fn worked<C: Cluster>(&mut self, context: &Context, tasks: &Tasks<C>) {
-        if self.count_waits(tasks) && self.said.forget() {
+    /// Called when an operation has succeeded: if no task waits for the sink any more, logs that it works again.
+    pub fn on_success<C: Cluster>(&mut self, context: &Context, tasks: &Tasks<C>) {
+        if self.report_waits(tasks) && self.logged_reasons.forget() {
             tracing::info!(topology = context.topology.name, "the sink works again");
         }
     }
 }
 
-/// Lets the sink commit these shares' effects, with their rows and redos. Nothing of them has been sent to Kafka yet.
+/// Commits the effects of these shares in the sink, with their rows and redos. None of their records has been sent to
+/// Kafka yet.
 pub(super) fn commit<C: Cluster>(
     context: &Context,
     shares: &mut [Share],
     tasks: &mut Tasks<C>,
-    through: &mut OpenSink,
+    lane_sink: &mut LaneSink,
 ) -> Result<(), Failure> {
     let began = context.clock.monotonic();
     let effects: Vec<Effects> = shares.iter_mut().map(|share| std::mem::take(&mut share.effects)).collect();
-    let claims: Vec<Claim> = shares.iter().map(|share| claim(&tasks[&share.task]).clone()).collect();
+    let claims: Vec<RowClaim> = shares.iter().map(|share| row_claim(&tasks[&share.task]).clone()).collect();
     let steps: Vec<Step<'_>> = shares
         .iter()
         .zip(&claims)
@@ -79,10 +86,10 @@ pub(super) fn commit<C: Cluster>(
         })
         .collect();
     let mut redos = Redos { context, shares, in_inbox: 0 };
-    let committed = through.session.commit(&steps, &mut redos);
+    let committed = lane_sink.session.commit(&steps, &mut redos);
     let in_inbox = redos.in_inbox;
     let records = effects.iter().map(|effects| effects.len() as u64).sum::<u64>();
-    let undone = committed.err().map(|failed| undone(failed, shares, &effects));
+    let undone = committed.err().map(|failed| to_undone(failed, shares, &effects));
     for (share, effects) in shares.iter_mut().zip(effects) {
         share.effects = effects;
     }
@@ -92,28 +99,31 @@ pub(super) fn commit<C: Cluster>(
     let took = context.clock.monotonic().saturating_sub(began);
     // Counted once committed: if the transaction is undone, the next one rejects them again.
     let rejected = shares.iter().map(|share| share.tally.count(Reason::Rejected)).sum();
-    through.metrics.committed(took, Outcomes { done: records - in_inbox, in_inbox, rejected });
+    lane_sink.metrics.committed(took, Outcomes { done: records - in_inbox, in_inbox, rejected });
     for share in shares.iter() {
         let task = tasks.get_mut(&share.task).expect("a task leaves only between transactions");
-        if let Some(own) = task.ending.sink_mut() {
-            own.committed(share.token);
+        if let Some(task_sink) = task.ending.sink_mut() {
+            task_sink.on_commit(share.token);
         }
     }
-    through.worked(context, tasks);
+    lane_sink.on_success(context, tasks);
     Ok(())
 }
 
-fn claim<C: Cluster>(task: &Task<C>) -> &Claim {
+fn row_claim<C: Cluster>(task: &Task<C>) -> &RowClaim {
     task.ending.claim().expect("a task at work has claimed its row")
 }
 
-/// What the failed commit means for the tasks and records that were in it.
-fn undone(failed: Failed, shares: &[Share], effects: &[Effects]) -> Undone {
+/// The tasks of the failed commit, and the records that the sink refuses.
+fn to_undone(failed: CommitError, shares: &[Share], effects: &[Effects]) -> Undone {
     let tasks: Vec<TaskId> = shares.iter().map(|share| share.task).collect();
     let rejected = match &failed {
-        Failed::Rejected(rejected) => rejected
+        CommitError::Rejected(rejected) => rejected
             .iter()
-            .map(|of| (tasks[of.step], effects[of.step].get(of.effect).offset(), of.message.clone()))
+            .map(|record| {
+                let offset = effects[record.step].get(record.effect).offset();
+                (tasks[record.step], offset, record.message.clone())
+            })
             .collect(),
         _ => Vec::new(),
     };
@@ -127,36 +137,36 @@ struct Redos<'a> {
     in_inbox: u64,
 }
 
-impl Complete for Redos<'_> {
+impl RedoBuilder for Redos<'_> {
     fn redo(&mut self, step: usize, answers: &[Answer]) -> Vec<u8> {
         let share = &mut self.shares[step];
-        for (asked, answer) in std::mem::take(&mut share.asked).iter().zip(answers) {
+        for (awaited, answer) in std::mem::take(&mut share.awaited).iter().zip(answers) {
             match answer {
                 Answer::Done(rows) => {
                     let value = format!("[{}]", rows.join(","));
-                    write(share, asked, (self.context.results(), asked.partitions[0]), value.as_bytes());
+                    add_topic_record(share, awaited, (self.context.results(), awaited.partitions[0]), value.as_bytes());
                 }
                 Answer::InInbox => {
-                    // A duplicate after all.
+                    // The record is a duplicate: the sink's inbox has it.
                     self.in_inbox += 1;
-                    share.tally.change((Verdict::Forwarded, asked.reason), (Verdict::Duplicate, Reason::InInbox));
+                    share.tally.change((Verdict::Forwarded, awaited.reason), (Verdict::Duplicate, Reason::InInbox));
                     let audit = self.context.topology.audit.as_deref();
-                    write(share, asked, (audit, asked.partitions[1]), &asked.explanation);
+                    add_topic_record(share, awaited, (audit, awaited.partitions[1]), &awaited.explanation);
                 }
             }
         }
-        let Share { overlay, redo, sealed, position, began, .. } = share;
+        let Share { overlay, redo, sealed, position, start_offset, .. } = share;
         for (key, value) in overlay.iter() {
             redo.push(RedoRecord::Changelog { key, value });
         }
         redo.push(RedoRecord::Changelog { key: POSITION_KEY, value: Some(sealed) });
-        let redo = redo.finish(*began, position.next).to_vec();
-        if sabotage::is_on(Sabotage::RedoWithoutLetters) { without_letters(&redo) } else { redo }
+        let redo = redo.finish(*start_offset, position.next).to_vec();
+        if sabotage::is_on(Sabotage::RedoWithoutLetters) { without_topic_records(&redo) } else { redo }
     }
 }
 
-/// Sabotage: a redo with the changelog's records alone.
-fn without_letters(redo: &[u8]) -> Vec<u8> {
+/// Sabotage: a redo with its changelog records alone.
+fn without_topic_records(redo: &[u8]) -> Vec<u8> {
     let redo = Redo::decode(redo).expect("just written");
     let mut writer = RedoWriter::default();
     writer.begin();
@@ -166,15 +176,15 @@ fn without_letters(redo: &[u8]) -> Vec<u8> {
     writer.finish(redo.began, redo.next).to_vec()
 }
 
-/// Adds to the share's redo what follows from the sink's answer about a record, if there is a topic for it.
-fn write(share: &mut Share, asked: &Asked, (topic, partition): (Option<&str>, i32), value: &[u8]) {
+/// Adds to the share's redo the record that reports the sink's answer, if there is a topic for it.
+fn add_topic_record(share: &mut Share, awaited: &AwaitedRecord, (topic, partition): (Option<&str>, i32), value: &[u8]) {
     let Some(topic) = topic else { return };
-    let (headers, timestamp) = (Headers::default(), asked.timestamp);
-    let (key, value) = (asked.key.as_deref(), Some(value));
+    let (headers, timestamp) = (Headers::default(), awaited.timestamp);
+    let (key, value) = (awaited.key.as_deref(), Some(value));
     share.redo.push(RedoRecord::Topic { topic, partition, timestamp, headers, key, value });
 }
 
 /// The redo that a share was committed with.
-pub(super) fn committed(share: &Share) -> Result<Redo<'_>, Error> {
+pub(super) fn committed_redo(share: &Share) -> Result<Redo<'_>, Error> {
     Redo::decode(share.redo.as_bytes())
 }

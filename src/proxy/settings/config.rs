@@ -59,11 +59,11 @@ pub struct Bounds {
     pub requests_max: usize,
     /// Requests under a key that are at work.
     pub at_work_max: usize,
-    /// Bytes of their bodies, and of their answers' until they are sent, together.
+    /// Bytes of their bodies, and of their responses' until they are sent, together.
     pub bodies_bytes_max: usize,
     /// Whether each address has a share of these bounds.
     pub has_shares: bool,
-    /// The minimum rate, in bytes a second, at which a body under a key arrives and an answer is read.
+    /// The minimum rate, in bytes a second, at which a body under a key arrives and a response is read.
     pub body_rate_min: usize,
     /// Bytes of a request's head.
     pub head_bytes_max: usize,
@@ -106,7 +106,7 @@ pub struct Rule {
     pub caller: Option<HeaderName>,
     /// Whether a request under a key must have that header.
     pub caller_required: bool,
-    /// How long answers are remembered.
+    /// How long responses are remembered.
     pub retention: Duration,
     /// How long requests wait for the first one under their key.
     pub wait: Duration,
@@ -124,11 +124,11 @@ pub struct Rule {
     pub fingerprint_headers: Vec<HeaderName>,
     /// Fields of JSON bodies that do not count.
     pub fingerprint_except: Vec<String>,
-    /// Headers of answers that are remembered; `None`: those that the layer remembers by default.
+    /// Headers of responses that are remembered; `None`: those that the layer remembers by default.
     pub remember: Option<Vec<HeaderName>>,
     /// The largest body of a request under a key.
     pub request_bytes_max: usize,
-    /// The largest body of an answer that is remembered.
+    /// The largest body of a response that is remembered.
     pub answer_bytes_max: usize,
     /// How long the service may take.
     pub timeout: Duration,

@@ -8,7 +8,8 @@ const ADDRESS: Type = Type::Text("an IP address and a port");
 const ADDRESS_OR_OFF: Type = Type::Text("an IP address and a port, or `off`");
 const HEADER_NAME: Type = Type::Text("a header's name");
 const HEADER_NAMES: Type = Type::ListOrNone("a list of headers' names", &HEADER_NAME);
-const CALLERS: Type = Type::AnyOf("a header's name, `none`, or a mapping", &[HEADER_NAME, Type::mapping(&CALLER_OF)]);
+const CALLERS: Type =
+    Type::AnyOf("a header's name, `none`, or a mapping", &[HEADER_NAME, Type::mapping(&CALLER_MAPPING)]);
 const FILE: Type = Type::Text("a file's path");
 /// A type that allows a few words.
 macro_rules! words {
@@ -25,7 +26,7 @@ macro_rules! with_rule {
     ($($own:expr,)*) => {
         &[
             $($own,)*
-            KEY, HEADER, CALLER, RETENTION, WAIT, LEASE, GRACE, ON_IN_DOUBT, RELEASED, ON_STORE_DOWN, FINGERPRINT_OF, REMEMBERED,
+            KEY, HEADER, CALLER, RETENTION, WAIT, LEASE, GRACE, ON_IN_DOUBT, RELEASED, ON_STORE_DOWN, FINGERPRINT_KEY, REMEMBER_KEY,
             REQUEST_BYTES_MAX, ANSWER_BYTES_MAX, TIMEOUT, RESERVATION_HEADER,
         ]
     };
@@ -263,7 +264,7 @@ const GRACE: Key = Key::optional(
     "grace: 5m",
     "how long a request stays reserved after its `timeout`, since the service may still be working on it: meanwhile \
      others with its key are answered as if it were at work. After that it is in doubt. `timeout` and `grace` together \
-     are to be longer than the service ever works",
+     must be longer than the service ever works",
 )
 .or(Omitted::Is("60s"));
 const ON_IN_DOUBT: Key = Key::optional(
@@ -290,7 +291,7 @@ const ON_STORE_DOWN: Key = Key::optional(
     "the store does not answer, or has no room for a new key: `refuse` with 503, or `pass` the request on, unprotected",
 )
 .or(Omitted::Is("refuse"));
-const FINGERPRINT_OF: Key = Key::optional(
+const FINGERPRINT_KEY: Key = Key::optional(
     "fingerprint",
     Type::mapping(&FINGERPRINT),
     "fingerprint: {except: [sent_at]}",
@@ -298,7 +299,7 @@ const FINGERPRINT_OF: Key = Key::optional(
      count too, and `except`, fields of JSON that do not",
 )
 .or(Omitted::Words("the whole body, no headers"));
-const REMEMBERED: Key = Key::optional(
+const REMEMBER_KEY: Key = Key::optional(
     "remember",
     Type::mapping(&REMEMBER),
     "remember: {headers: [content-type, x-charge-id]}",
@@ -335,7 +336,7 @@ const RESERVATION_HEADER: Key = Key::optional(
 );
 
 /// `caller` as a mapping.
-pub static CALLER_OF: Mapping = Mapping::of(&[
+pub static CALLER_MAPPING: Mapping = Mapping::of(&[
     Key::optional("header", HEADER_NAME, "header: X-Tenant", "the header by which callers are told apart")
         .or(Omitted::Words("the one from the top, or `Authorization`")),
     Key::optional(
@@ -377,4 +378,4 @@ pub static REMEMBER: Mapping =
 
 /// All mappings, for the tests of the tables.
 #[cfg(test)]
-pub static ALL: &[&Mapping] = &[&TOP, &ROUTE, &RULE, &CALLER_OF, &TLS, &LOG, &FINGERPRINT, &REMEMBER];
+pub static ALL: &[&Mapping] = &[&TOP, &ROUTE, &RULE, &CALLER_MAPPING, &TLS, &LOG, &FINGERPRINT, &REMEMBER];

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::yaml::{Diagnostics, Environment, File, Node, Place, Reader, Report, Value, read as yaml, secrets};
 
+mod command_line;
 mod config;
 mod keys;
 mod read;
@@ -14,11 +15,10 @@ mod rule;
 pub mod schema;
 mod store;
 mod values;
-mod written;
 
+pub use command_line::{COMMAND_LINE, CommandLineSettings, to_yaml};
 pub use config::{Bounds, Config, KeyUse, Route, Rule};
 pub use store::{KINDS, StoreConfig};
-pub use written::{COMMAND_LINE, Given, written};
 
 /// Reads a proxy's file.
 ///
@@ -45,7 +45,7 @@ fn load_file(file: Arc<File>, environment: &dyn Environment, mut report: Report)
     let shown = Arc::new(secrets::masked(&file));
     let mut reader = Reader { file: shown, environment, report: &mut report };
     let config = reader.parse_text(file.text()).and_then(|tree| {
-        if let Some(place) = topologys_key(&tree) {
+        if let Some(place) = find_topology_key(&tree) {
             let name = reader.file.name().to_owned();
             let help = format!("check it with `ratchet check {name}`, run it with `ratchet run {name}`");
             let message = "this is a topology, not a proxy's file".to_owned();
@@ -59,7 +59,7 @@ fn load_file(file: Arc<File>, environment: &dyn Environment, mut report: Report)
 }
 
 /// The place of a topology's key in a file that has none of a proxy's keys.
-fn topologys_key(tree: &Node) -> Option<Place> {
+fn find_topology_key(tree: &Node) -> Option<Place> {
     let Value::Mapping(entries) = &tree.value else { return None };
     let find = |keys: &[&str]| entries.iter().find(|entry| keys.contains(&entry.key.as_str()));
     find(&["name", "input"]).filter(|_| find(&["listen", "upstream", "store"]).is_none()).map(|entry| entry.key_place)

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use http::Method;
 use tracing_subscriber::EnvFilter;
 
+use super::command_line::COMMAND_LINE;
 use super::config::{Bounds, Config, KeyUse, Route, Rule};
 use super::keys;
 use super::rule::{defaults, rule};
 use super::store::{self, StoreConfig};
 use super::values::{choice, duration, size};
-use super::written::COMMAND_LINE;
 use crate::http::proxying::{AT_WORK_MAX, BODIES_BYTES_MAX, is_failure};
 use crate::http::request::OnInDoubt;
 use crate::observe::logs;
@@ -35,8 +35,8 @@ pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
     let listen = listen.and_then(|field| reader.text(field).and_then(|text| address(field, &text, reader)));
     let origin = upstream(&top, reader);
     let store = top.require("store", reader).and_then(|field| store::read(field, reader));
-    let scope = top.get("scope").and_then(|field| reader.parsed(field, scope));
-    let tls = top.get("tls").map(|field| with_clients(field, reader));
+    let scope = top.get("scope").and_then(|field| reader.parsed(field, parse_scope));
+    let tls = top.get("tls").map(|field| client_tls(field, reader));
     let http = match top.get("http") {
         None => "127.0.0.1:9464".parse().ok().map(Some),
         Some(field) => {
@@ -71,7 +71,7 @@ pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
         tls: tls.map_or(Some(None), |tls| tls.map(Some))?,
         http: http?,
         sets_host: sets_host.unwrap_or(false),
-        trusts_forwarded: trusts_forwarded.is_some_and(|said| said.value),
+        trusts_forwarded: trusts_forwarded.is_some_and(|trusts| trusts.value),
         bounds,
         store_wait,
         stop_wait,
@@ -83,13 +83,13 @@ pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
 }
 
 /// A service's name.
-fn scope(text: &str) -> Option<String> {
+fn parse_scope(text: &str) -> Option<String> {
     let is_character = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (text.len() <= SCOPE_BYTES_MAX && !text.is_empty() && text.bytes().all(is_character)).then(|| text.to_owned())
 }
 
 fn upstream(top: &Fields<'_>, reader: &mut Reader<'_>) -> Option<Origin> {
-    let protocols = [("auto", Protocol::Auto), ("http1", Protocol::One), ("http2", Protocol::Two)];
+    let protocols = [("auto", Protocol::Auto), ("http1", Protocol::Http1), ("http2", Protocol::Http2)];
     let protocol = choice(top, "upstream_protocol", &protocols, reader).unwrap_or(Protocol::Auto);
     let connect_wait = duration(top, "connect_timeout", 5_000, reader);
     let field = top.require("upstream", reader)?;
@@ -108,7 +108,7 @@ fn upstream(top: &Fields<'_>, reader: &mut Reader<'_>) -> Option<Origin> {
 }
 
 /// TLS with clients.
-fn with_clients(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Renewed<rustls::ServerConfig>> {
+fn client_tls(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Renewed<rustls::ServerConfig>> {
     let fields = reader.fields(field, &keys::TLS)?;
     let mut file = |key: &str| fields.require(key, reader).and_then(|field| reader.text(field));
     let (certificate, key) = (file("certificate"), file("key"));
@@ -174,7 +174,7 @@ fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut R
         None => (&no_items, None),
     };
     // Whether any rule with keys relies on `caller` from the top.
-    let mut is_taken_as_given = base.key != KeyUse::Off;
+    let mut uses_default_caller = base.key != KeyUse::Off;
     for item in items.0 {
         let Some(field) = items.1.map(|field| field.item(item).described("a mapping")) else { continue };
         let Some(fields) = reader.fields(&field, &keys::ROUTE) else { continue };
@@ -187,12 +187,12 @@ fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut R
         let methods = methods.iter().filter_map(|field| method(field, reader)).collect();
         let rule = rule(&fields, base, store, reader);
         warn_of_unused_statuses(&fields, uses_statuses(&rule), reader);
-        is_taken_as_given |= rule.key != KeyUse::Off && fields.get("caller").is_none();
+        uses_default_caller |= rule.key != KeyUse::Off && fields.get("caller").is_none();
         let Some(path) = path else { continue };
         let route = Route { path: Some(path.value), methods, rule };
-        if let Some(before) = routes.iter().find(|before| hides(before, &route)) {
+        if let Some(earlier) = routes.iter().find(|earlier| hides(earlier, &route)) {
             let message = format!("the route `{}` is never used", route.name());
-            let label = format!("`{}` before it already matches all of its requests", before.name());
+            let label = format!("`{}` before it already matches all of its requests", earlier.name());
             reader.mistake(place, message, label, "put the narrower route first, or remove one of them");
         }
         routes.push(route);
@@ -200,13 +200,13 @@ fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut R
     routes.push(Route { path: None, methods: Vec::new(), rule: base.clone() });
     let is_used = routes.iter().any(|route| uses_statuses(&route.rule));
     warn_of_unused_statuses(top, is_used, reader);
-    if is_taken_as_given && top.get("caller").is_none() {
-        warn_of_unsaid_callers(top, reader);
+    if uses_default_caller && top.get("caller").is_none() {
+        warn_of_missing_caller(top, reader);
     }
     routes
 }
 
-/// Whether `released` has an effect: a list of failures has none where every failed request is carried out again
+/// Whether `released` has an effect. A list of failure statuses has none if every failed request is carried out again
 /// anyway.
 fn uses_statuses(rule: &Rule) -> bool {
     let has_others = rule.released.iter().any(|status| !is_failure(*status));
@@ -222,8 +222,8 @@ fn warn_of_unused_statuses(fields: &Fields<'_>, is_used: bool, reader: &mut Read
     reader.report.warning((&reader.file, place), message.to_owned(), "not used", help);
 }
 
-/// Warns of a missing `caller`: it decides who gets whose answers, so the file's author has to have considered it.
-fn warn_of_unsaid_callers(top: &Fields<'_>, reader: &mut Reader<'_>) {
+/// Warns of a missing `caller`: it decides who gets whose responses, so the file's author has to have considered it.
+fn warn_of_missing_caller(top: &Fields<'_>, reader: &mut Reader<'_>) {
     let Some(place) = top.get("upstream").map(Field::place) else { return };
     let message = "nothing says how to tell callers apart: all clients without `Authorization` count as one caller, \
                    and may receive each other's answers";
@@ -239,10 +239,10 @@ fn warn_of_unsaid_callers(top: &Fields<'_>, reader: &mut Reader<'_>) {
 }
 
 /// Whether every request of a route falls under an earlier route.
-fn hides(before: &Route, route: &Route) -> bool {
-    let methods = before.methods.is_empty()
-        || !route.methods.is_empty() && route.methods.iter().all(|method| before.methods.contains(method));
-    methods && before.path.iter().zip(&route.path).all(|(before, path)| before.covers(path))
+fn hides(earlier: &Route, route: &Route) -> bool {
+    let methods = earlier.methods.is_empty()
+        || !route.methods.is_empty() && route.methods.iter().all(|method| earlier.methods.contains(method));
+    methods && earlier.path.iter().zip(&route.path).all(|(earlier, path)| earlier.covers(path))
 }
 
 /// A method, in upper case as it is sent.

@@ -6,7 +6,7 @@ use http::{HeaderName, StatusCode};
 
 use super::config::{KeyUse, Rule};
 use super::keys;
-use super::values::{choice, given, millis, size};
+use super::values::{choice, millis, optional_duration, size};
 use crate::dedup::Path;
 use crate::http::OnStoreDown;
 use crate::http::proxying::{BODY_BYTES_MAX, GRACE, LEASE, RETENTION, may_be_released};
@@ -16,7 +16,7 @@ use crate::yaml::{Field, Fields, Place, Placed, Reader, Value, units};
 /// The shortest lease: it is extended three times before it ends.
 const LEASE_MS_MIN: i64 = 1_000;
 /// The value of `caller` for which all clients are one caller.
-const NOBODY: &str = "none";
+const NO_CALLER_HEADER: &str = "none";
 const REQUEST_BYTES_MAX: u64 = 1 << 30;
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
@@ -46,9 +46,9 @@ pub fn defaults() -> Rule {
 
 /// Reads a rule; omitted keys are those of `base`. `store` is the kind of store, if it could be read.
 pub fn rule(fields: &Fields<'_>, base: &Rule, store: Option<&str>, reader: &mut Reader<'_>) -> Rule {
-    let keys = [("required", KeyUse::Required), ("optional", KeyUse::Optional), ("off", KeyUse::Off)];
-    let doubt = [("run", OnInDoubt::Run), ("refuse", OnInDoubt::Refuse)];
-    let down = [("refuse", OnStoreDown::Refuse), ("pass", OnStoreDown::Pass)];
+    let key_choices = [("required", KeyUse::Required), ("optional", KeyUse::Optional), ("off", KeyUse::Off)];
+    let doubt_choices = [("run", OnInDoubt::Run), ("refuse", OnInDoubt::Refuse)];
+    let down_choices = [("refuse", OnStoreDown::Refuse), ("pass", OnStoreDown::Pass)];
     let caller = fields.get("caller").and_then(|field| caller(field, base, reader));
     let wait = fields.get("wait").and_then(|field| reader.duration_ms(field)).map(|ms| millis(ms.value));
     let lease = fields.get("lease").and_then(|field| {
@@ -58,36 +58,37 @@ pub fn rule(fields: &Fields<'_>, base: &Rule, store: Option<&str>, reader: &mut 
     let reservation = fields.get("reservation_header").and_then(|field| reader.parsed(field, header_name));
     let header = fields.get("header").and_then(|field| reader.parsed(field, header_name));
     let mut rule = Rule {
-        key: choice(fields, "key", &keys, reader).unwrap_or(base.key),
+        key: choice(fields, "key", &key_choices, reader).unwrap_or(base.key),
         header: header.map_or_else(|| base.header.clone(), |header| header.value),
         caller: caller.as_ref().map_or_else(|| base.caller.clone(), |(name, _)| name.clone()),
         caller_required: caller.map_or(base.caller_required, |(_, required)| required),
-        retention: given(fields, "retention", reader).unwrap_or(base.retention),
+        retention: optional_duration(fields, "retention", reader).unwrap_or(base.retention),
         wait: wait.unwrap_or(base.wait),
         lease: lease.map_or(base.lease, |lease| millis(lease.value)),
-        grace: given(fields, "grace", reader).unwrap_or(base.grace),
-        on_in_doubt: choice(fields, "on_in_doubt", &doubt, reader).unwrap_or(base.on_in_doubt),
+        grace: optional_duration(fields, "grace", reader).unwrap_or(base.grace),
+        on_in_doubt: choice(fields, "on_in_doubt", &doubt_choices, reader).unwrap_or(base.on_in_doubt),
         released: items(fields, "released", reader, statuses).map_or_else(|| base.released.clone(), |all| all.concat()),
-        on_store_down: choice(fields, "on_store_down", &down, reader).unwrap_or(base.on_store_down),
+        on_store_down: choice(fields, "on_store_down", &down_choices, reader).unwrap_or(base.on_store_down),
         request_bytes_max: size(fields, "request_bytes_max", (1, REQUEST_BYTES_MAX), reader)
             .unwrap_or(base.request_bytes_max),
         answer_bytes_max: size(fields, "answer_bytes_max", (1, ANSWER_BYTES_MAX), reader)
             .unwrap_or(base.answer_bytes_max),
-        timeout: given(fields, "timeout", reader).unwrap_or(base.timeout),
+        timeout: optional_duration(fields, "timeout", reader).unwrap_or(base.timeout),
         reservation_header: reservation.map_or_else(|| base.reservation_header.clone(), |name| Some(name.value)),
         ..base.clone()
     };
-    if let Some(below) = fields.get("fingerprint").and_then(|field| reader.fields(field, &keys::FINGERPRINT)) {
-        rule.fingerprint_headers = names(&below, "headers", reader).unwrap_or_default();
-        rule.fingerprint_except =
-            items(&below, "except", reader, |text| Path::parse(&format!("value.{text}")).ok().map(|_| text.to_owned()))
-                .unwrap_or_default();
+    if let Some(mapping) = fields.get("fingerprint").and_then(|field| reader.fields(field, &keys::FINGERPRINT)) {
+        rule.fingerprint_headers = names(&mapping, "headers", reader).unwrap_or_default();
+        rule.fingerprint_except = items(&mapping, "except", reader, |text| {
+            Path::parse(&format!("value.{text}")).ok().map(|_| text.to_owned())
+        })
+        .unwrap_or_default();
     }
-    if let Some(below) = fields.get("remember").and_then(|field| reader.fields(field, &keys::REMEMBER)) {
-        let _ = below.require("headers", reader);
-        rule.remember = names(&below, "headers", reader);
+    if let Some(mapping) = fields.get("remember").and_then(|field| reader.fields(field, &keys::REMEMBER)) {
+        let _ = mapping.require("headers", reader);
+        rule.remember = names(&mapping, "headers", reader);
     }
-    check_together(fields, &rule, reader);
+    check_combinations(fields, &rule, reader);
     warn_of_store(fields, &rule, store, reader);
     rule
 }
@@ -95,12 +96,12 @@ pub fn rule(fields: &Fields<'_>, base: &Rule, store: Option<&str>, reader: &mut 
 /// The header that identifies callers, if any, and whether it is required.
 fn caller(field: &Field<'_>, base: &Rule, reader: &mut Reader<'_>) -> Option<(Option<HeaderName>, bool)> {
     if let Value::Mapping(_) = &field.node.value {
-        let fields = reader.fields(field, &keys::CALLER_OF)?;
+        let fields = reader.fields(field, &keys::CALLER_MAPPING)?;
         let required = fields.get("required").and_then(|field| reader.boolean(field));
-        let required = required.map_or(base.caller_required, |said| said.value);
+        let required = required.map_or(base.caller_required, |required| required.value);
         let name = match fields.get("header") {
             Some(field) => {
-                let parse = |text: &str| header_name(text).filter(|_| text != NOBODY);
+                let parse = |text: &str| header_name(text).filter(|_| text != NO_CALLER_HEADER);
                 let name = reader.parsed(field, parse)?;
                 warn_of_named_callers(&name.value, name.place, reader);
                 name.value
@@ -109,14 +110,14 @@ fn caller(field: &Field<'_>, base: &Rule, reader: &mut Reader<'_>) -> Option<(Op
         };
         return Some((Some(name), required));
     }
-    let parse = |text: &str| if text == NOBODY { Some(None) } else { header_name(text).map(Some) };
+    let parse = |text: &str| if text == NO_CALLER_HEADER { Some(None) } else { header_name(text).map(Some) };
     let Placed { value: name, place } = reader.parsed(field, parse)?;
     name.iter().for_each(|name| warn_of_named_callers(name, place, reader));
     let required = name.is_some() && base.caller_required;
     Some((name, required))
 }
 
-/// Warns of a header that is not secret: any client that sends another's value and key gets that client's answers.
+/// Warns of a header that is not secret: any client that sends another's value and key gets that client's responses.
 fn warn_of_named_callers(name: &HeaderName, place: Place, reader: &mut Reader<'_>) {
     if *name == http::header::AUTHORIZATION {
         return;
@@ -131,9 +132,9 @@ fn warn_of_named_callers(name: &HeaderName, place: Place, reader: &mut Reader<'_
 
 /// Warns of requests that are unprotected while the store is down, and of a key that needs another kind of store.
 fn warn_of_store(fields: &Fields<'_>, rule: &Rule, store: Option<&str>, reader: &mut Reader<'_>) {
-    let at = |key: &str| fields.get(key).map(Field::place);
+    let place_of = |key: &str| fields.get(key).map(Field::place);
     if rule.on_store_down == OnStoreDown::Pass
-        && let Some(place) = at("on_store_down")
+        && let Some(place) = place_of("on_store_down")
     {
         let message = "while the store does not answer, requests are passed on unprotected: a repeated request may be \
                        carried out twice";
@@ -141,7 +142,7 @@ fn warn_of_store(fields: &Fields<'_>, rule: &Rule, store: Option<&str>, reader: 
         reader.report.warning((&reader.file, place), message.to_owned(), "unprotected", help);
     }
     if let Some(kind) = store.filter(|kind| *kind != "postgres")
-        && let Some(place) = at("reservation_header")
+        && let Some(place) = place_of("reservation_header")
     {
         let message = format!("`reservation_header` needs a store in PostgreSQL, but this one is `{kind}`");
         let label = "the service cannot use it";
@@ -151,16 +152,16 @@ fn warn_of_store(fields: &Fields<'_>, rule: &Rule, store: Option<&str>, reader: 
     }
 }
 
-fn check_together(fields: &Fields<'_>, rule: &Rule, reader: &mut Reader<'_>) {
-    let at = |key: &str| fields.get(key).map(Field::place);
+fn check_combinations(fields: &Fields<'_>, rule: &Rule, reader: &mut Reader<'_>) {
+    let place_of = |key: &str| fields.get(key).map(Field::place);
     if rule.reservation_header.as_ref() == Some(&rule.header)
-        && let Some(place) = at("reservation_header").or_else(|| at("header"))
+        && let Some(place) = place_of("reservation_header").or_else(|| place_of("header"))
     {
         let message = "`reservation_header` is the same header as that of the key".to_owned();
         reader.mistake(place, message, "here", "name another header, such as `Idempotency-Reservation`");
     }
     if rule.retention < rule.lease
-        && let Some(place) = at("retention").or_else(|| at("lease"))
+        && let Some(place) = place_of("retention").or_else(|| place_of("lease"))
     {
         let message =
             "answers would be remembered for less time than a request may be at work: `retention`, `lease`".to_owned();

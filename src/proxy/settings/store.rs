@@ -96,10 +96,10 @@ impl StoreConfig {
             Self::Postgres { url, schema } => {
                 let table = format!("postgres, in the table {schema}.request");
                 // Does not fail: the url was checked when the settings were read.
-                postgres::shown_url(url.reveal()).map_or(table.clone(), |database| format!("{table} of {database}"))
+                postgres::describe_url(url.reveal()).map_or(table.clone(), |database| format!("{table} of {database}"))
             }
             Self::Redis { url } => match redis::Address::read(url.reveal()) {
-                Ok(address) => format!("redis, at {}", address.shown()),
+                Ok(address) => format!("redis, at {}", address.display_name()),
                 Err(_) => "redis".to_owned(),
             },
         }
@@ -118,15 +118,15 @@ impl StoreConfig {
 /// Reads `store`; `None` after mistakes, which are reported.
 pub fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<StoreConfig> {
     let fields = reader.fields(field, &STORE)?;
-    let mut given = KINDS.iter().filter_map(|kind| Some((*kind, fields.get(kind)?)));
-    let Some((kind, below)) = given.next() else {
+    let mut kinds = KINDS.iter().filter_map(|kind| Some((*kind, fields.get(kind)?)));
+    let Some((kind, below)) = kinds.next() else {
         if KINDS.iter().all(|kind| fields.misspelt(kind).is_none()) {
             let message = format!("`store` must name one kind: {}", listed(KINDS));
             reader.mistake(field.place(), message, "none is named", "write e.g. `store: {embedded: {dir: requests}}`");
         }
         return None;
     };
-    if let Some((second, other)) = given.next() {
+    if let Some((second, other)) = kinds.next() {
         let message = format!("a proxy has one store, not `{kind}` and `{second}`");
         reader.mistake(other.key_place, message, "a second one", "remove one of them");
     }

@@ -12,7 +12,7 @@ use crate::yaml::Mistake;
 use crate::yaml::keys::{Mapping, Omitted};
 use crate::yaml_testing::Fake;
 
-const SMALL: &str = "listen: 127.0.0.1:8080\nupstream: http://127.0.0.1:3000\nstore: {embedded: {dir: requests}}\n";
+const MINIMAL: &str = "listen: 127.0.0.1:8080\nupstream: http://127.0.0.1:3000\nstore: {embedded: {dir: requests}}\n";
 
 #[track_caller]
 fn loaded(text: &str) -> Config {
@@ -34,7 +34,7 @@ fn repository() -> PathBuf {
 #[test]
 fn routes_inherit_omitted_keys_from_the_top() {
     let text = format!(
-        "{SMALL}retention: 2h\nkey: required\ncaller: none\nroutes:\n  - path: /charges/*\n    methods: [POST, PATCH]\n    \
+        "{MINIMAL}retention: 2h\nkey: required\ncaller: none\nroutes:\n  - path: /charges/*\n    methods: [POST, PATCH]\n    \
          on_in_doubt: refuse\n    fingerprint: {{headers: [Api-Version], except: [sent_at, meta.attempt]}}\n    \
          request_bytes_max: 64KiB\n    timeout: 5s\n  - {{path: /hooks, key: off, caller: X-Tenant}}\n"
     );
@@ -55,14 +55,14 @@ fn routes_inherit_omitted_keys_from_the_top() {
 #[test]
 fn explicit_default_changes_nothing() {
     let shown = |text: &str| format!("{:?}", Config { warnings: Vec::new(), ..loaded(text) });
-    let plain = shown(SMALL);
-    let mut tried = 0;
+    let plain = shown(MINIMAL);
+    let mut checked = 0;
     for key in keys::TOP.keys {
         let Omitted::Is(default) = key.default else { continue };
-        assert_eq!(shown(&format!("{SMALL}{}: {default}\n", key.name)), plain, "{}", key.name);
-        tried += 1;
+        assert_eq!(shown(&format!("{MINIMAL}{}: {default}\n", key.name)), plain, "{}", key.name);
+        checked += 1;
     }
-    assert!(tried >= 18, "only {tried} defaults are tried");
+    assert!(checked >= 18, "only {checked} defaults are checked");
 }
 
 #[test]
@@ -76,23 +76,29 @@ fn all_mistakes_are_shown_at_once_each_with_its_place() {
 }
 
 #[track_caller]
-fn refused(more: &str, words: &str) {
-    let all = mistakes(&format!("{SMALL}{more}"));
+fn expect_mistake(more: &str, words: &str) {
+    let all = mistakes(&format!("{MINIMAL}{more}"));
     assert!(all.iter().any(|(_, message)| message.contains(words)), "{more}: {all:?}");
 }
 
 #[test]
 fn senseless_settings_are_refused() {
-    refused("routes: [{path: '/*'}, {path: /charges}]\n", "the route `/charges` is never used");
-    refused("routes: [{path: /a, methods: [PUT]}, {path: /a, methods: [PUT]}]\n", "never used");
-    loaded(&format!("{SMALL}routes: [{{path: /a, methods: [PUT]}}, {{path: /a}}]\n"));
-    refused("http: 127.0.0.1:8080\n", "`http` is the address that clients connect to");
-    refused("reservation_header: idempotency-key\n", "`reservation_header` is the same header as that of the key");
-    refused("retention: 10s\n", "`retention`, `lease`");
-    refused("scope: the shop\n", "`scope` must be a name of up to 100 letters");
-    refused(&format!("scope: {}\n", "s".repeat(101)), "`scope` must be a name");
-    refused("tls: {certificate: nowhere.pem, key: nowhere.key}\n", "the certificate in nowhere.pem cannot be used");
-    refused("tls: {certificate: nowhere.pem}\n", "`tls.key` is missing");
+    expect_mistake("routes: [{path: '/*'}, {path: /charges}]\n", "the route `/charges` is never used");
+    expect_mistake("routes: [{path: /a, methods: [PUT]}, {path: /a, methods: [PUT]}]\n", "never used");
+    loaded(&format!("{MINIMAL}routes: [{{path: /a, methods: [PUT]}}, {{path: /a}}]\n"));
+    expect_mistake("http: 127.0.0.1:8080\n", "`http` is the address that clients connect to");
+    expect_mistake(
+        "reservation_header: idempotency-key\n",
+        "`reservation_header` is the same header as that of the key",
+    );
+    expect_mistake("retention: 10s\n", "`retention`, `lease`");
+    expect_mistake("scope: the shop\n", "`scope` must be a name of up to 100 letters");
+    expect_mistake(&format!("scope: {}\n", "s".repeat(101)), "`scope` must be a name");
+    expect_mistake(
+        "tls: {certificate: nowhere.pem, key: nowhere.key}\n",
+        "the certificate in nowhere.pem cannot be used",
+    );
+    expect_mistake("tls: {certificate: nowhere.pem}\n", "`tls.key` is missing");
     assert_eq!(mistakes("").len(), 1);
     let absent = load("nowhere.yaml".as_ref(), &Fake::default()).expect_err("the file does not exist");
     assert!(absent.mistakes()[0].message().contains("nowhere.yaml"));
@@ -100,15 +106,15 @@ fn senseless_settings_are_refused() {
 
 /// The warnings about a text: each one's line and message.
 #[track_caller]
-fn warned(more: &str) -> Vec<(usize, String)> {
-    let config = loaded(&format!("{SMALL}{more}"));
-    let line = |odd: &Mistake| (odd.position().map_or(0, |(_, line, _)| line), odd.message().to_owned());
+fn warnings_for(more: &str) -> Vec<(usize, String)> {
+    let config = loaded(&format!("{MINIMAL}{more}"));
+    let line = |warning: &Mistake| (warning.position().map_or(0, |(_, line, _)| line), warning.message().to_owned());
     config.warnings.iter().map(line).collect()
 }
 
 #[test]
 fn missing_caller_is_warned_about() {
-    let unsaid = |more: &str| match &warned(more)[..] {
+    let has_warning = |more: &str| match &warnings_for(more)[..] {
         [] => false,
         [(2, message)] => message.starts_with("nothing says how to tell callers apart"),
         other => panic!("{other:?}"),
@@ -119,7 +125,7 @@ fn missing_caller_is_warned_about() {
         "routes: [{path: /a, caller: none}]\n",
         "key: off\nroutes: [{path: /a, key: required}]\n",
     ] {
-        assert!(unsaid(more), "{more}");
+        assert!(has_warning(more), "{more}");
     }
     for more in [
         "caller: Authorization\n",
@@ -127,10 +133,10 @@ fn missing_caller_is_warned_about() {
         "key: off\n",
         "key: off\nroutes: [{path: /a, key: required, caller: Authorization}, {path: /b}]\n",
     ] {
-        assert!(!unsaid(more), "{more}");
+        assert!(!has_warning(more), "{more}");
     }
-    assert!(!unsaid("caller: {required: true}\n"));
-    let named = warned("caller: authorization\nroutes:\n  - {path: /a, caller: X-Tenant}\n");
+    assert!(!has_warning("caller: {required: true}\n"));
+    let named = warnings_for("caller: authorization\nroutes:\n  - {path: /a, caller: X-Tenant}\n");
     assert_eq!(named.len(), 1, "{named:?}");
     assert!(named[0].0 == 6 && named[0].1.contains("a client that sends another's `x-tenant` and key"), "{named:?}");
 }
@@ -139,7 +145,7 @@ fn missing_caller_is_warned_about() {
 fn callers_header_may_be_required() {
     let tenant = Some(HeaderName::from_static("x-tenant"));
     let text = format!(
-        "{SMALL}caller: {{header: X-Tenant, required: true}}\nroutes:\n  - {{path: /a}}\n  - {{path: /b, caller: X-Other}}\n  \
+        "{MINIMAL}caller: {{header: X-Tenant, required: true}}\nroutes:\n  - {{path: /a}}\n  - {{path: /b, caller: X-Other}}\n  \
          - {{path: /c, caller: {{required: false}}}}\n  - {{path: /d, caller: none}}\n"
     );
     let config = loaded(&text);
@@ -150,21 +156,22 @@ fn callers_header_may_be_required() {
         callers,
         [(tenant.clone(), true), (other, true), (tenant.clone(), false), (None, false), (tenant, true)]
     );
-    let places: Vec<usize> = config.warnings.iter().map(|odd| odd.position().map_or(0, |(_, line, _)| line)).collect();
+    let places: Vec<usize> =
+        config.warnings.iter().map(|warning| warning.position().map_or(0, |(_, line, _)| line)).collect();
     assert_eq!(places, [4, 7], "each named header that clients can forge: {:?}", config.warnings);
-    let plain = loaded(&format!("{SMALL}caller: {{required: true}}\n"));
+    let plain = loaded(&format!("{MINIMAL}caller: {{required: true}}\n"));
     let rule = &plain.routes[0].rule;
     assert_eq!((rule.caller.clone(), rule.caller_required), (Some(http::header::AUTHORIZATION), true));
     assert!(plain.warnings.is_empty(), "{:?}", plain.warnings);
-    refused("caller: {require: true}\n", "unknown key `caller.require`");
-    refused("caller: {header: none of these}\n", "`caller.header` must be a header's name");
-    refused("caller: {header: none}\n", "`caller.header` must be a header's name");
-    refused("caller: [X-Tenant]\n", "`caller` must be a header's name, `none`, or a mapping");
+    expect_mistake("caller: {require: true}\n", "unknown key `caller.require`");
+    expect_mistake("caller: {header: none of these}\n", "`caller.header` must be a header's name");
+    expect_mistake("caller: {header: none}\n", "`caller.header` must be a header's name");
+    expect_mistake("caller: [X-Tenant]\n", "`caller` must be a header's name, `none`, or a mapping");
 }
 
 #[test]
 fn embedded_store_may_be_bounded() {
-    let bounded = |max: &str| SMALL.replace("{dir: requests}", &format!("{{dir: requests, store_bytes_max: {max}}}"));
+    let bounded = |max: &str| MINIMAL.replace("{dir: requests}", &format!("{{dir: requests, store_bytes_max: {max}}}"));
     let store = loaded(&format!("{}caller: none\n", bounded("10GiB"))).store;
     assert_eq!(store, StoreConfig::Embedded { dir: PathBuf::from("requests"), bytes_max: Some(10 << 30) });
     for wrong in ["64MiB", "17TiB", "134217727", "many"] {
@@ -180,15 +187,15 @@ fn embedded_store_may_be_bounded() {
 fn unprotected_requests_and_a_useless_header_are_warned_about() {
     let down = "while the store does not answer, requests are passed on unprotected";
     for (more, line) in [("on_store_down: pass\n", 4), ("routes:\n  - {path: /a, on_store_down: pass}\n", 5)] {
-        let all = warned(&format!("{more}caller: none\n"));
+        let all = warnings_for(&format!("{more}caller: none\n"));
         assert!(all.len() == 1 && all[0].0 == line && all[0].1.starts_with(down), "{more}: {all:?}");
     }
-    assert!(warned("on_store_down: refuse\ncaller: none\n").is_empty());
+    assert!(warnings_for("on_store_down: refuse\ncaller: none\n").is_empty());
     let useless = "`reservation_header` needs a store in PostgreSQL, but this one is `embedded`";
     for (more, line) in [("reservation_header: x-r\n", 4), ("routes:\n  - {path: /a, reservation_header: x-r}\n", 5)] {
-        assert_eq!(warned(&format!("{more}caller: none\n")), [(line, useless.to_owned())], "{more}");
+        assert_eq!(warnings_for(&format!("{more}caller: none\n")), [(line, useless.to_owned())], "{more}");
     }
-    let postgres = SMALL.replace("{embedded: {dir: requests}}", "{postgres: {url: 'postgres://ann@db/shop'}}");
+    let postgres = MINIMAL.replace("{embedded: {dir: requests}}", "{postgres: {url: 'postgres://ann@db/shop'}}");
     assert!(loaded(&format!("{postgres}reservation_header: x-r\ncaller: none\n")).warnings.is_empty());
 }
 
@@ -196,7 +203,7 @@ fn unprotected_requests_and_a_useless_header_are_warned_about() {
 #[test]
 fn only_error_statuses_release_a_request() {
     let text = format!(
-        "{SMALL}caller: none\non_in_doubt: refuse\nreleased: [503, 408]\nroutes:\n  - {{path: /a, released: []}}\n  - {{path: /b}}\n"
+        "{MINIMAL}caller: none\non_in_doubt: refuse\nreleased: [503, 408]\nroutes:\n  - {{path: /a, released: []}}\n  - {{path: /b}}\n"
     );
     let config = loaded(&text);
     let all: Vec<Vec<u16>> =
@@ -204,20 +211,20 @@ fn only_error_statuses_release_a_request() {
     assert_eq!(all, [vec![], vec![503, 408], vec![503, 408]]);
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
     for status in ["200", "302", "399", "600", "'503 '", "all", "5xx"] {
-        refused(
+        expect_mistake(
             &format!("on_in_doubt: refuse\nreleased: [{status}]\n"),
             "`released` must be a list of statuses, each from 400 to 599, or `4xx`",
         );
     }
-    let all = &loaded(&format!("{SMALL}released: [503, 4xx]\n")).routes[0].rule.released;
+    let all = &loaded(&format!("{MINIMAL}released: [503, 4xx]\n")).routes[0].rule.released;
     let all: Vec<u16> = all.iter().map(StatusCode::as_u16).collect();
     assert_eq!(
         all,
         [vec![503], (400..408).collect(), (409..500).collect()].concat(),
         "a service may have acted before 408"
     );
-    refused("on_in_doubt: refuse\nreleased: 503\n", "`released` must be a list of statuses");
-    assert!(loaded(SMALL).routes[0].rule.released.is_empty(), "none by default");
+    expect_mistake("on_in_doubt: refuse\nreleased: 503\n", "`released` must be a list of statuses");
+    assert!(loaded(MINIMAL).routes[0].rule.released.is_empty(), "none by default");
 }
 
 #[test]
@@ -232,14 +239,14 @@ fn useless_released_statuses_are_warned_about() {
         ("on_in_doubt: refuse\nroutes:\n  - {path: /a, released: [503], on_in_doubt: run}\n", Some(6)),
         ("on_in_doubt: refuse\nroutes:\n  - {path: /a, released: [503]}\n", None),
     ] {
-        let lines: Vec<usize> = warned(&format!("{more}caller: none\n")).iter().map(|(line, _)| *line).collect();
+        let lines: Vec<usize> = warnings_for(&format!("{more}caller: none\n")).iter().map(|(line, _)| *line).collect();
         assert_eq!(lines, Vec::from_iter(line), "{more}");
     }
 }
 
 /// Checks that the message contains these words.
 #[track_caller]
-fn told(text: &str, words: &[&str]) {
+fn expect_message(text: &str, words: &[&str]) {
     let shown = load_text("proxy.yaml", text, &Fake::default()).expect_err(text).render(false);
     let shown = shown.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
     words.iter().for_each(|words| assert!(shown.contains(words), "{words}: {shown}"));
@@ -247,9 +254,9 @@ fn told(text: &str, words: &[&str]) {
 
 #[test]
 fn host_name_to_listen_on_is_refused() {
-    let with = |listen: &str| SMALL.replace("127.0.0.1:8080", listen);
+    let with = |listen: &str| MINIMAL.replace("127.0.0.1:8080", listen);
     for listen in ["localhost:8080", "8080", "':8080'", "shop.example:8080"] {
-        told(
+        expect_message(
             &with(listen),
             &[
                 "`listen` must be an IP address and a port",
@@ -259,20 +266,29 @@ fn host_name_to_listen_on_is_refused() {
         );
     }
     for listen in ["127.0.0.1", "'::1'", "localhost", "localhost:99999", "here"] {
-        told(&with(listen), &["`listen` must be an IP address and a port", "write e.g. `listen: 127.0.0.1:8080`"]);
+        expect_message(
+            &with(listen),
+            &["`listen` must be an IP address and a port", "write e.g. `listen: 127.0.0.1:8080`"],
+        );
     }
-    told(&format!("{SMALL}http: localhost:9464\n"), &["`http` must be", "or `off`", "write `http: 127.0.0.1:9464`"]);
-    told(&format!("{SMALL}http: [off]\n"), &["`http` must be", "1 mistake"]);
+    expect_message(
+        &format!("{MINIMAL}http: localhost:9464\n"),
+        &["`http` must be", "or `off`", "write `http: 127.0.0.1:9464`"],
+    );
+    expect_message(&format!("{MINIMAL}http: [off]\n"), &["`http` must be", "1 mistake"]);
     assert_eq!(loaded(&with("'[::1]:8080'")).listen.to_string(), "[::1]:8080");
 }
 
 #[test]
 fn method_in_lower_case_is_refused() {
-    told(
-        &format!("{SMALL}routes: [{{path: /a, methods: [POST, patch]}}]\n"),
+    expect_message(
+        &format!("{MINIMAL}routes: [{{path: /a, methods: [POST, patch]}}]\n"),
         &["`routes.methods`: methods are written in upper-case letters", "write `PATCH`", "1 mistake"],
     );
-    told(&format!("{SMALL}routes: [{{path: /a, methods: ['a b']}}]\n"), &["`routes.methods` must be", "`a b` is not"]);
+    expect_message(
+        &format!("{MINIMAL}routes: [{{path: /a, methods: ['a b']}}]\n"),
+        &["`routes.methods` must be", "`a b` is not"],
+    );
 }
 
 #[test]
@@ -280,14 +296,14 @@ fn topology_is_recognised() {
     let topology =
         "name: payments\ninput: {topics: [payments]}\nidentity: value.id\noutput: {topic: payments.unique}\n";
     assert_eq!(mistakes(topology), [(1, "this is a topology, not a proxy's file".to_owned())]);
-    told(topology, &["check it with `ratchet check proxy.yaml`, run it with `ratchet run proxy.yaml`"]);
+    expect_message(topology, &["check it with `ratchet check proxy.yaml`, run it with `ratchet run proxy.yaml`"]);
     // A proxy's file with a stray key of a topology is still a proxy's file.
-    assert_eq!(mistakes(&format!("{SMALL}name: payments\ncaller: none\n")), [(4, "unknown key `name`".to_owned())]);
+    assert_eq!(mistakes(&format!("{MINIMAL}name: payments\ncaller: none\n")), [(4, "unknown key `name`".to_owned())]);
 }
 
 #[test]
 fn proxy_has_exactly_one_valid_store() {
-    let with = |store: &str| SMALL.replace("{embedded: {dir: requests}}", store);
+    let with = |store: &str| MINIMAL.replace("{embedded: {dir: requests}}", store);
     let environment =
         Fake::default().with_variable("DB", "postgres://ann:hunter2@db/shop").with_variable("R", "redis://:hunter2@r");
     let read = |store: &str| load_text("proxy.yaml", &with(store), &environment);
@@ -315,18 +331,24 @@ fn proxy_has_exactly_one_valid_store() {
 }
 
 /// A proxy's file for a command line with this service, caller and store.
-fn given(upstream: &str, caller: Option<&str>, store: (&str, &str, Option<&str>)) -> String {
-    crate::proxy::written(&crate::proxy::Given { listen: "127.0.0.1:0", upstream, http: "off", caller, store })
+fn command_line(upstream: &str, caller: Option<&str>, store: (&str, &str, Option<&str>)) -> String {
+    crate::proxy::to_yaml(&crate::proxy::CommandLineSettings {
+        listen: "127.0.0.1:0",
+        upstream,
+        http: "off",
+        caller,
+        store,
+    })
 }
 
 #[test]
 fn command_line_is_read_as_given() {
-    let text = given("http://[::1]:3000", Some("Authorization"), ("embedded", "a \"folder\": #1", None));
+    let text = command_line("http://[::1]:3000", Some("Authorization"), ("embedded", "a \"folder\": #1", None));
     let config = loaded(&text);
     assert_eq!(config.store, StoreConfig::Embedded { dir: PathBuf::from("a \"folder\": #1"), bytes_max: None });
     assert_eq!((config.listen.port(), config.http, config.upstream.url().as_str()), (0, None, "http://[::1]:3000"));
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
-    let text = given("b", Some("none"), ("postgres", "d", Some("${env:NONE}")));
+    let text = command_line("b", Some("none"), ("postgres", "d", Some("${env:NONE}")));
     let all = load_text(COMMAND_LINE, &text, &Fake::default()).expect_err("two settings are wrong");
     assert_eq!(all.mistakes().len(), 2, "{}", all.render(false));
 }
@@ -339,9 +361,9 @@ fn missing_caller_on_the_command_line_is_warned_about_as_in_a_file() {
         assert!(warning.message().contains("receive each other's answers"), "{warning}");
         warning.help_text().unwrap_or_default().to_owned()
     };
-    let text = given("http://a", None, ("embedded", "d", None));
+    let text = command_line("http://a", None, ("embedded", "d", None));
     assert!(help(&text, COMMAND_LINE).starts_with("pass `--caller none`"));
-    assert!(help(SMALL, "proxy.yaml").starts_with("write `caller: {required: true}`"));
+    assert!(help(MINIMAL, "proxy.yaml").starts_with("write `caller: {required: true}`"));
 }
 
 /// The tables of the reference.
@@ -408,6 +430,6 @@ fn shipped_file_is_read_and_matches_the_schema() {
     let validator = jsonschema::validator_for(&schema::schema()).unwrap();
     let refusals = |text: &str| validator.iter_errors(&crate::topology::tests::json_of(text)).count();
     assert_eq!(refusals(&text), 0);
-    assert_eq!(refusals(SMALL), 0);
-    assert!(refusals(&format!("{SMALL}routes: [{{key: off}}]\n")) > 0 && refusals("listen: a\n") > 0);
+    assert_eq!(refusals(MINIMAL), 0);
+    assert!(refusals(&format!("{MINIMAL}routes: [{{key: off}}]\n")) > 0 && refusals("listen: a\n") > 0);
 }

@@ -12,12 +12,12 @@ pub fn millis(ms: i64) -> Duration {
     Duration::from_millis(ms.unsigned_abs())
 }
 
-pub fn given(fields: &Fields<'_>, key: &str, reader: &mut Reader<'_>) -> Option<Duration> {
+pub fn optional_duration(fields: &Fields<'_>, key: &str, reader: &mut Reader<'_>) -> Option<Duration> {
     fields.get(key).and_then(|field| reader.duration_ms(field)).map(|ms| millis(ms.value))
 }
 
 pub fn duration(fields: &Fields<'_>, key: &str, default_ms: u64, reader: &mut Reader<'_>) -> Duration {
-    given(fields, key, reader).unwrap_or(Duration::from_millis(default_ms))
+    optional_duration(fields, key, reader).unwrap_or(Duration::from_millis(default_ms))
 }
 
 pub fn size(fields: &Fields<'_>, key: &str, (min, max): (u64, u64), reader: &mut Reader<'_>) -> Option<usize> {

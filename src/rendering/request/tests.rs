@@ -79,7 +79,7 @@ fn record(value: &str) -> Record<'_> {
     }
 }
 
-fn rendered(topology: &Topology, record: &Record<'_>) -> Result<Rendered, String> {
+fn rendered(topology: &Topology, record: &Record<'_>) -> Result<RenderedRequest, String> {
     let mut arena = Vec::new();
     let reading = Reader::new(Arc::clone(&topology.rules)).read(record, &mut arena);
     let mut requester = Requester::new(topology).expect("it calls");
@@ -281,7 +281,7 @@ fn key_is_of_the_effect_alone() {
     let record = record(value);
     let reading = Reader::new(Arc::clone(&topology.rules)).read(&record, &mut arena);
     let row = &reading.rows()[0];
-    let of = KeyOf {
+    let of = KeyParts {
         topology: "t",
         identity: &arena[row.key.clone()],
         epoch: Some(&arena[row.scope.clone().unwrap()]),

@@ -1,6 +1,5 @@
-//! A process that writes to a store is killed by SIGKILL at any moment: it leaves the state
-//! after some commit, whole, or a store marked as being restored, which restoring repairs. Its position
-//! record matches its meta.
+//! Goal: a process that is killed by SIGKILL at any moment leaves a store with exactly the state after some commit, or
+//! one marked as being restored, which a restore repairs. The store's position record matches its meta.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -9,9 +8,9 @@ use std::time::Duration;
 
 use super::*;
 
-/// More records than the child's loads can be ahead of the meta.
+/// More than the number of records by which the child's loads can be ahead of the meta.
 const AHEAD_MAX: usize = 10_000;
-/// Maximum number of rounds until both situations must have occurred.
+/// The most rounds until both situations must have occurred.
 const ROUNDS_MAX: usize = 60;
 const ROUNDS_MIN: usize = 8;
 
@@ -51,7 +50,7 @@ fn load(store: &mut Store, from: usize, to: usize) {
     store.load(buffer, loading(to)).unwrap();
 }
 
-/// Commits and loads for ever, and prints what was flushed.
+/// Commits and loads for ever, and prints each offset that was flushed.
 fn write_until_killed(dir: &Path) {
     let mut store = Store::open(dir, &small_memory()).unwrap();
     let mut at = store.meta().unwrap().as_ref().map_or(0, offset);
@@ -62,8 +61,8 @@ fn write_until_killed(dir: &Path) {
                 store.begin_load(&loading(at)).unwrap();
                 for from in (at..at + 4 * length).step_by(length) {
                     load(&mut store, from, from + length);
-                    // Some are ingested while others are pending.
-                    store.take_loaded().unwrap();
+                    // Some loads are ingested while others are pending.
+                    store.ingest_ready_loads().unwrap();
                 }
                 store.finish_loads().unwrap();
                 at += 4 * length;
@@ -111,7 +110,7 @@ fn killed_store_is_whole_or_marked_as_being_restored() {
             continue;
         };
         let at = offset(&found);
-        assert!(at >= last_flushed(&output), "what was flushed is gone");
+        assert!(at >= last_flushed(&output), "a flushed commit is gone");
         if found.token.is_some() {
             whole += 1;
             assert_eq!(found, meta(at));

@@ -1,4 +1,4 @@
-//! Damaged files, a full disk: each is distinguished, and none loses what was on the disk.
+//! Goal: damaged files and a full disk are told apart, and a full disk loses nothing that was on the disk.
 
 use std::fs;
 
@@ -18,9 +18,9 @@ fn filled(dir: &Path) -> Map {
     contents(&store).unwrap()
 }
 
-fn files(dir: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+fn files(dir: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let mut found: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-    found.retain(|path| wanted(path.file_name().unwrap().to_str().unwrap()));
+    found.retain(|path| is_wanted(path.file_name().unwrap().to_str().unwrap()));
     assert!(!found.is_empty());
     found
 }
@@ -29,29 +29,29 @@ fn tables(dir: &Path) -> Vec<PathBuf> {
     files(dir, |name| name.ends_with(".sst"))
 }
 
-/// What a lane would do: open the store and read everything.
-fn look(dir: &Path) -> Result<Map, Error> {
+/// Opens the store and reads everything, like a lane.
+fn read_all(dir: &Path) -> Result<Map, Error> {
     let store = Store::open(dir, &small_memory())?;
     store.meta()?;
     contents(&store)
 }
 
-/// Damages a store with `harm`; it must be reported as damaged, be removable, and be empty afterwards.
-fn reports_damage(harm: impl Fn(&Path)) {
+/// Damages a store, and expects that the damage is reported, and that the store can be removed and is empty afterwards.
+fn expect_damage_report(damage: impl Fn(&Path)) {
     let (_root, _state, dir) = task_dir();
     filled(&dir);
-    harm(&dir);
-    let error = look(&dir).unwrap_err();
+    damage(&dir);
+    let error = read_all(&dir).unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
     assert!(error.to_string().contains("rebuilt from the changelog"), "{error}");
-    aside::remove_built(&dir, &small_memory()).unwrap();
+    aside::remove_store(&dir, &small_memory()).unwrap();
     assert!(!dir.exists());
-    assert_eq!(look(&dir), Ok(Map::new()));
+    assert_eq!(read_all(&dir), Ok(Map::new()));
 }
 
 #[test]
 fn flipped_byte_in_a_table_is_damage() {
-    reports_damage(|dir| {
+    expect_damage_report(|dir| {
         for path in tables(dir) {
             let mut bytes = fs::read(&path).unwrap();
             bytes[1000] ^= 1;
@@ -62,7 +62,7 @@ fn flipped_byte_in_a_table_is_damage() {
 
 #[test]
 fn shortened_table_is_damage() {
-    reports_damage(|dir| {
+    expect_damage_report(|dir| {
         let path = &tables(dir)[0];
         fs::OpenOptions::new().write(true).open(path).unwrap().set_len(100).unwrap();
     });
@@ -70,28 +70,28 @@ fn shortened_table_is_damage() {
 
 #[test]
 fn missing_table_is_damage() {
-    reports_damage(|dir| fs::remove_file(&tables(dir)[0]).unwrap());
+    expect_damage_report(|dir| fs::remove_file(&tables(dir)[0]).unwrap());
 }
 
 #[test]
 fn missing_manifest_is_damage() {
-    reports_damage(|dir| {
+    expect_damage_report(|dir| {
         files(dir, |name| name.starts_with("MANIFEST")).iter().for_each(|path| fs::remove_file(path).unwrap());
     });
 }
 
 #[test]
 fn overwritten_manifest_is_damage() {
-    reports_damage(|dir| {
+    expect_damage_report(|dir| {
         for path in files(dir, |name| name.starts_with("MANIFEST")) {
-            fs::write(path, b"these are not the bytes of a manifest, by far").unwrap();
+            fs::write(path, b"these are not the bytes of a manifest").unwrap();
         }
     });
 }
 
 #[test]
 fn missing_current_file_is_damage_and_not_an_empty_store() {
-    reports_damage(|dir| fs::remove_file(dir.join("CURRENT")).unwrap());
+    expect_damage_report(|dir| fs::remove_file(dir.join("CURRENT")).unwrap());
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn entries_without_meta_are_damage() {
     let db = rocksdb::DB::open(&rocksdb::Options::default(), &dir).unwrap();
     db.put(entry_key("a"), b"1").unwrap();
     drop(db);
-    assert!(matches!(look(&dir), Err(Error::Damaged { .. })));
+    assert!(matches!(read_all(&dir), Err(Error::Damaged { .. })));
 }
 
 #[test]
@@ -111,22 +111,22 @@ fn meta_of_a_later_release_is_damage() {
     let db = rocksdb::DB::open(&rocks_options(), &dir).unwrap();
     db.put(crate::format::STORE_META_KEY, [99, 1, 2]).unwrap();
     drop(db);
-    let Err(Error::Damaged { reason, .. }) = look(&dir) else { panic!("it is to be rebuilt") };
+    let Err(Error::Damaged { reason, .. }) = read_all(&dir) else { panic!("the store must be rebuilt") };
     assert_eq!(reason, "a store's meta has format 99, this release reads 2");
 }
 
 #[test]
 fn system_errors_are_distinguished() {
     use std::io::ErrorKind as K;
-    let of = |kind: K| Error::from_io(Path::new("p"), &kind.into());
-    assert!(matches!(of(K::StorageFull), Error::Full { .. }));
-    assert!(matches!(of(K::QuotaExceeded), Error::Full { .. }));
-    assert!(matches!(of(K::PermissionDenied), Error::NotWritable { .. }));
-    assert!(matches!(of(K::ReadOnlyFilesystem), Error::NotWritable { .. }));
-    assert!(matches!(of(K::TimedOut), Error::Io { .. }));
+    let error_of = |kind: K| Error::from_io(Path::new("p"), &kind.into());
+    assert!(matches!(error_of(K::StorageFull), Error::Full { .. }));
+    assert!(matches!(error_of(K::QuotaExceeded), Error::Full { .. }));
+    assert!(matches!(error_of(K::PermissionDenied), Error::NotWritable { .. }));
+    assert!(matches!(error_of(K::ReadOnlyFilesystem), Error::NotWritable { .. }));
+    assert!(matches!(error_of(K::TimedOut), Error::Io { .. }));
 }
 
-/// Limits this process's files to a megabyte: each write beyond fails as on a full disk.
+/// Limits the size of this process's files to 1 MiB: further writes fail as on a full disk.
 fn limit_file_size() {
     let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
     // SAFETY: the struct outlives the call; the signal, which would end the process, is ignored.
@@ -142,7 +142,7 @@ fn bulky(n: usize) -> Vec<u8> {
     (0..125).flat_map(|word| mix(n * 125 + word).to_be_bytes()).collect()
 }
 
-/// Half of a write buffer, so that writing outpaces flushing.
+/// The entries of a commit: half of a write buffer, so that writing outpaces flushing.
 const COMMIT_ENTRIES: usize = 500;
 
 /// Commits new entries until there is no space.
@@ -172,7 +172,7 @@ fn load_until_full(dir: &Path) {
     assert!(matches!(error, Error::Full { .. }), "{error:?}");
     let leftovers =
         |entry: std::io::Result<fs::DirEntry>| entry.unwrap().path().to_str().unwrap().ends_with(".load.tmp");
-    assert!(!fs::read_dir(dir).unwrap().any(leftovers), "half a table file takes the space that is missing");
+    assert!(!fs::read_dir(dir).unwrap().any(leftovers), "an unfinished table file still takes space");
 }
 
 fn expect_an_earlier_commit(dir: &Path) {
@@ -202,8 +202,8 @@ fn file_size_limit_is_reported_and_leaves_an_earlier_commit() {
     expect_no_load(&dir.path().join("load"));
 }
 
-/// Ends within a minute, whatever RocksDB's background work was doing when the space ran out: it waits
-/// for ever for space, and so would a writer that it blocks.
+/// Ends within a minute, whatever RocksDB's background work was doing when the space ran out. That work waits for space
+/// for ever, and so would a writer that RocksDB blocks.
 #[test]
 fn full_disk_is_reported_and_leaves_an_earlier_commit() {
     if let Some(dir) = child_dir() {

@@ -57,7 +57,7 @@ fn file_in_place_of_the_folder_is_an_error() {
 }
 
 #[test]
-fn no_name_leads_out_of_the_slot() {
+fn names_of_topics_and_topologies_do_not_lead_out_of_the_slot() {
     let root = tempfile::tempdir().unwrap();
     let state = StateDir::lock(root.path()).unwrap();
     for (topic, expected) in [("..", "%2E.-0"), ("../x", "%2E.%2Fx-0"), ("a.b_c-D", "a.b_c-D-0"), ("ä", "%C3%A4-0")] {
@@ -91,7 +91,7 @@ fn processes_that_start_together_all_get_a_slot() {
     assert_eq!(slots.len(), 8);
 }
 
-/// Takes a slot, opens a store in it, prints that and waits to be killed.
+/// Takes a slot, opens a store in it, prints `holding`, and waits to be killed.
 fn hold(root: &Path) {
     let state = StateDir::lock(root).unwrap();
     let _store = Store::open(&state.task_dir("t", &TopicPartition::new("a", 0)), &small_memory()).unwrap();
@@ -100,43 +100,43 @@ fn hold(root: &Path) {
 }
 
 #[test]
-fn process_holds_its_slot_and_stores_until_it_dies() {
+fn process_holds_its_slot_and_stores_until_it_ends() {
     if let Some(root) = child_dir() {
         return hold(&root);
     }
     let root = tempfile::tempdir().unwrap();
-    let mut holder = child("dir::process_holds_its_slot_and_stores_until_it_dies", root.path())
+    let mut holder = child("dir::process_holds_its_slot_and_stores_until_it_ends", root.path())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut stdout = holder.stdout.take().unwrap();
-    let mut said = Vec::new();
-    while !said.ends_with(b"holding\n") {
+    let mut output = Vec::new();
+    while !output.ends_with(b"holding\n") {
         let mut byte = [0];
         stdout.read_exact(&mut byte).unwrap();
-        said.push(byte[0]);
+        output.push(byte[0]);
     }
     let second = StateDir::lock(root.path()).unwrap();
     assert!(second.path().ends_with("slot-1"));
-    let theirs = root.path().join("slot-0/t/a-0");
-    let error = Store::open(&theirs, &small_memory()).unwrap_err();
+    let holders_store = root.path().join("slot-0/t/a-0");
+    let error = Store::open(&holders_store, &small_memory()).unwrap_err();
     assert!(matches!(error, Error::InUse { .. }), "{error:?}");
-    assert!(matches!(aside::remove_built(&theirs, &small_memory()), Err(Error::InUse { .. })));
-    assert!(theirs.join("CURRENT").exists());
+    assert!(matches!(aside::remove_store(&holders_store, &small_memory()), Err(Error::InUse { .. })));
+    assert!(holders_store.join("CURRENT").exists());
 
     holder.kill().unwrap();
     holder.wait().unwrap();
     assert!(StateDir::lock(root.path()).unwrap().path().ends_with("slot-0"));
-    Store::open(&theirs, &small_memory()).unwrap();
+    Store::open(&holders_store, &small_memory()).unwrap();
 }
 
 #[test]
-fn open_store_is_in_use_by_whatever_path() {
+fn open_store_is_in_use_under_every_path_to_it() {
     let (_root, _state, dir) = task_dir();
     let _store = Store::open(&dir, &small_memory()).unwrap();
     let other_name = dir.parent().unwrap().join(".").join(dir.file_name().unwrap());
     assert!(matches!(Store::open(&other_name, &small_memory()), Err(Error::InUse { .. })));
-    assert!(matches!(aside::remove_built(&other_name, &small_memory()), Err(Error::InUse { .. })));
+    assert!(matches!(aside::remove_store(&other_name, &small_memory()), Err(Error::InUse { .. })));
 }
 
 #[test]
@@ -149,19 +149,19 @@ fn nothing_is_removed_outside_a_slot() {
     std::os::unix::fs::symlink(outside.path().join("a/b/c"), &link).unwrap();
     for refused in [root.path(), state.path(), &outside.path().join("a/b/c"), &link] {
         assert!(
-            matches!(aside::remove_built(refused, &small_memory()), Err(Error::Unmarked { .. })),
+            matches!(aside::remove_store(refused, &small_memory()), Err(Error::Unmarked { .. })),
             "{}",
             refused.display()
         );
         assert!(refused.exists());
     }
-    aside::remove_built(&dir, &small_memory()).unwrap();
+    aside::remove_store(&dir, &small_memory()).unwrap();
     assert!(!dir.exists());
-    aside::remove_built(&dir, &small_memory()).unwrap();
+    aside::remove_store(&dir, &small_memory()).unwrap();
 }
 
-/// Drops root's rights, if this is root, and tries to use the folder.
-fn claim_as_nobody(root: &Path) {
+/// Gives up root's rights, if this process has them, and expects that the folder cannot be locked.
+fn expect_unwritable(root: &Path) {
     // SAFETY: plain system calls that touch no memory; this process does nothing afterwards but the check.
     unsafe {
         if libc::geteuid() == 0 {
@@ -177,7 +177,7 @@ fn claim_as_nobody(root: &Path) {
 #[test]
 fn unwritable_folder_is_reported() {
     if let Some(root) = child_dir() {
-        return claim_as_nobody(&root);
+        return expect_unwritable(&root);
     }
     let above = tempfile::tempdir().unwrap();
     fs::set_permissions(above.path(), fs::Permissions::from_mode(0o555)).unwrap();

@@ -1,5 +1,5 @@
-//! Goal: a bit that has flipped in a closed store never makes it say something else than what was written: the store is
-//! damaged, or it is that of an earlier commit, from which the changelog is read again, or the bit does not matter.
+//! Goal: a flipped bit in a closed store never changes what is read from it. Either the damage is reported, or the
+//! store has the state after an earlier commit, from which the changelog is read again, or the bit does not matter.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::*;
 const PARTS: usize = 4;
 const KEYS: usize = 1_200;
 
-/// The records of a part: some are new, some overwrite or delete what earlier ones have written.
+/// The records of a part: some have new keys, some overwrite or delete keys of earlier parts.
 fn records(part: usize) -> impl Iterator<Item = (Vec<u8>, Option<Vec<u8>>)> {
     (0..KEYS / 2).map(move |n| {
         let random = mix(part * KEYS + n);
@@ -31,7 +31,7 @@ fn commit(store: &mut Store, states: &mut Vec<Map>, part: usize) -> Result<(), E
     store.flush()
 }
 
-/// A closed store, and what it held after each commit.
+/// Fills a store, closes it, and returns its contents after each commit.
 fn filled(dir: &Path) -> Vec<Map> {
     let mut states = Vec::new();
     for part in 0..PARTS {
@@ -43,16 +43,16 @@ fn filled(dir: &Path) -> Vec<Map> {
     states
 }
 
-/// Opens a store, reads all of it in each way, writes to it, and reads it once more.
-fn look(dir: &Path, states: &[Map]) -> Result<Outcome, Error> {
+/// Opens a store, reads all of it by scan and by lookups, writes to it, and reads it again.
+fn check_store(dir: &Path, states: &[Map]) -> Result<Outcome, Error> {
     let mut store = Store::open(dir, &small_memory())?;
     let Some(at) = store.meta()?.as_ref().map(offset) else {
         let is_empty = contents(&store)?.is_empty();
-        return Ok(if is_empty { Outcome::Earlier } else { Outcome::Wrong("entries of no commit".into()) });
+        return Ok(if is_empty { Outcome::Earlier } else { Outcome::Wrong("entries without a commit".into()) });
     };
-    let Some(state) = states.get(at) else { return Ok(Outcome::Wrong(format!("a commit {at}"))) };
+    let Some(state) = states.get(at) else { return Ok(Outcome::Wrong(format!("there was no commit {at}"))) };
     if contents(&store)? != *state {
-        return Ok(Outcome::Wrong(format!("not what was there after commit {at}")));
+        return Ok(Outcome::Wrong(format!("not the state after commit {at}")));
     }
     let mut keys: Vec<_> = (0..KEYS * 2).map(|n| entry_key(&n.to_string())).collect();
     keys.sort();
@@ -74,7 +74,7 @@ fn look(dir: &Path, states: &[Map]) -> Result<Outcome, Error> {
     let store = Store::open(dir, &small_memory())?;
     let is_later = store.meta()?.as_ref().map(offset) == Some(at + 2) && Some(&contents(&store)?) == later.last();
     Ok(match (is_later, at + 1 == states.len()) {
-        (false, _) => Outcome::Wrong("what was written after it was opened is not there".into()),
+        (false, _) => Outcome::Wrong("commits after the store was reopened are missing".into()),
         (true, true) => Outcome::Same,
         (true, false) => Outcome::Earlier,
     })
@@ -84,44 +84,44 @@ fn look(dir: &Path, states: &[Map]) -> Result<Outcome, Error> {
 fn flipped_bits_of_a_store_are_noticed_or_do_not_matter() {
     let folder = flips::scratch();
     let states = Arc::new(filled(folder.path()));
-    let tally = flips::play("store", 150, folder.path(), move |dir| match look(dir, &states) {
+    let tally = flips::play("store", 150, folder.path(), move |dir| match check_store(dir, &states) {
         Ok(outcome) => outcome,
         Err(error @ Error::Damaged { .. }) => Outcome::Noticed(error.to_string()),
-        Err(error) => Outcome::Wrong(format!("it is not rebuilt: {error:?}")),
+        Err(error) => Outcome::Wrong(format!("the error does not cause a rebuild: {error:?}")),
     });
     let noticed = |kind: &str| tally.contains_key(&(kind.to_owned(), "noticed".to_owned()));
     assert!(noticed("sst") && noticed("MANIFEST"), "{tally:?}");
 }
 
-/// Where the records of a store's MANIFEST begin, which are shorter than a block.
+/// The path of a store's MANIFEST, and the start of each of its records, which are shorter than a block.
 fn records_of_manifest(dir: &Path) -> (PathBuf, Vec<usize>) {
     let path = dir.join(std::fs::read_to_string(dir.join("CURRENT")).unwrap().trim_end());
-    let (bytes, mut at, mut begins) = (std::fs::read(&path).unwrap(), 0, Vec::new());
+    let (bytes, mut at, mut record_starts) = (std::fs::read(&path).unwrap(), 0, Vec::new());
     while at < bytes.len() {
-        begins.push(at);
+        record_starts.push(at);
         at += 7 + usize::from(u16::from_le_bytes([bytes[at + 4], bytes[at + 5]]));
     }
-    (path, begins)
+    (path, record_starts)
 }
 
-/// RocksDB would never return from the kind of a record that only reused logs have, and would take a length beyond the end
-/// for a record that a crash has cut off.
+/// RocksDB would never return from a record of a kind that only reused logs have, and would take a record whose length
+/// exceeds the file for one that a crash has cut off.
 #[test]
-fn damage_of_a_manifest_that_rocksdb_does_not_see_is_noticed() {
+fn manifest_damage_that_rocksdb_misses_is_reported() {
     let folder = flips::scratch();
     filled(folder.path());
-    let (path, begins) = records_of_manifest(folder.path());
-    let (whole, last) = (std::fs::read(&path).unwrap(), *begins.last().unwrap());
-    let of_kinds = begins[1..].iter().map(|at| (*at, at + 6, 4));
-    let of_lengths = [(last, last + 5, 0x80)];
-    for (begin, byte, bit) in of_kinds.chain(of_lengths) {
+    let (path, record_starts) = records_of_manifest(folder.path());
+    let (whole, last) = (std::fs::read(&path).unwrap(), *record_starts.last().unwrap());
+    let kind_flips = record_starts[1..].iter().map(|at| (*at, at + 6, 4));
+    let length_flips = [(last, last + 5, 0x80)];
+    for (record_start, byte, bit) in kind_flips.chain(length_flips) {
         let mut bytes = whole.clone();
         bytes[byte] ^= bit;
         std::fs::write(&path, bytes).unwrap();
         let Err(Error::Damaged { reason, .. }) = Store::open(folder.path(), &small_memory()) else {
-            panic!("the damage at {begin} is not seen");
+            panic!("the damage at {record_start} is not reported");
         };
-        assert!(reason.ends_with(&format!("is damaged at byte {begin}")), "{reason}");
+        assert!(reason.ends_with(&format!("is damaged at byte {record_start}")), "{reason}");
     }
     std::fs::write(&path, whole).unwrap();
     assert!(Store::open(folder.path(), &small_memory()).is_ok());

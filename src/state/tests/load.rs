@@ -21,7 +21,7 @@ fn load_all(store: &mut Store, number: usize) {
 }
 
 /// A store with the even numbers below 4000 as keys, half of them in table files.
-fn evens(dir: &Path) -> Store {
+fn store_of_even_keys(dir: &Path) -> Store {
     let mut store = Store::open(dir, &small_memory()).unwrap();
     for part in 0..4 {
         let mut overlay = Overlay::new();
@@ -39,7 +39,7 @@ fn evens(dir: &Path) -> Store {
 #[test]
 fn sorted_lookups_find_the_same_as_single_ones() {
     let dir = tempfile::tempdir().unwrap();
-    let store = evens(dir.path());
+    let store = store_of_even_keys(dir.path());
     // More than one chunk, hits and misses, duplicate keys.
     let keys: Vec<_> = (0..1500).flat_map(|n| [numbered(n * 3), numbered(n * 3)]).collect();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
@@ -58,7 +58,7 @@ fn sorted_lookups_find_the_same_as_single_ones() {
 #[test]
 fn scan_continues_where_it_stopped_and_shows_entries_only() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = evens(dir.path());
+    let mut store = store_of_even_keys(dir.path());
     let digest = [KIND_IDENTITY_DIGEST, 1];
     let mut overlay = Overlay::new();
     overlay.put(POSITION_KEY, Some(b"position"));
@@ -80,9 +80,9 @@ fn scan_continues_where_it_stopped_and_shows_entries_only() {
             assert_eq!(at, seen.last().unwrap());
         }
         assert_eq!(seen, expected);
-        assert_eq!(calls, expected.len().div_ceil(keys_max), "a full last call knows that it is the last");
+        assert_eq!(calls, expected.len().div_ceil(keys_max), "a full last call returns no cursor");
     }
-    // A cursor that was deleted meanwhile, and ones outside the entries.
+    // A cursor whose key was deleted meanwhile, and cursors outside the entries.
     assert_eq!(store.scan(Some(&numbered(1)), 1, |key, _| assert_eq!(key, numbered(2))).unwrap(), Some(numbered(2)));
     assert!(store.scan(Some(&[0]), 1, |key, _| assert_eq!(key, [KIND_IDENTITY])).unwrap().is_some());
     assert_eq!(store.scan(Some(&[0xff]), 1, |_, _| panic!("no entry is there")).unwrap(), None);
@@ -170,16 +170,16 @@ fn store_dropped_while_loading_keeps_only_ingested_loads() {
         for number in 1..=6 {
             load_all(&mut store, number);
             if round % 2 == 0 {
-                store.take_loaded().unwrap();
+                store.ingest_ready_loads().unwrap();
             }
         }
-        let stood = offset(&store.meta().unwrap().unwrap());
+        let offset_before_drop = offset(&store.meta().unwrap().unwrap());
         drop(store);
-        assert!(!holds_leftovers(dir.path()), "a builder has written after the store was gone");
+        assert!(!holds_leftovers(dir.path()), "a builder has written after the store was dropped");
         let store = Store::open(dir.path(), &small_memory()).unwrap();
-        // The meta of the last load may not have been flushed; it never claims too much.
+        // The meta of the last load may not have been flushed; the meta in the files is never ahead of the entries.
         let found = offset(&store.meta().unwrap().unwrap());
-        assert!(found <= stood, "{found} > {stood}");
+        assert!(found <= offset_before_drop, "{found} > {offset_before_drop}");
         let value = store.get(&numbered(1)).unwrap().map_or(0, |value| usize::from(value[0]));
         assert!(value >= found, "{value} < {found}: loads may be ahead of the meta, never behind");
         drop(store);
@@ -199,15 +199,15 @@ fn restarted_load_drops_pending_loads() {
     store.begin_load(&loading(0)).unwrap();
     load(&mut store, 1, 1);
     store.begin_load(&loading(0)).unwrap();
-    assert_eq!(store.take_loaded(), Ok(0));
+    assert_eq!(store.ingest_ready_loads(), Ok(0));
     load(&mut store, 2, 2);
     store.finish_loads().unwrap();
     assert_eq!(store.get(&numbered(1)).unwrap(), Some(vec![2]));
     assert_eq!(store.meta().unwrap(), Some(loading(2)));
 }
 
-/// Regression: simulated time passed while a thread of a busy machine had not got round to building a few records, and
-/// a seed of the simulation was not done in time.
+/// Regression: simulated time passed while a thread of a busy machine had not yet built a few records, and a seed of
+/// the simulation did not end in time.
 #[test]
 fn load_is_built_when_submitted_if_there_are_no_builders() {
     let dir = tempfile::tempdir().unwrap();
@@ -216,7 +216,7 @@ fn load_is_built_when_submitted_if_there_are_no_builders() {
     store.begin_load(&loading(0)).unwrap();
     for number in 1..=20 {
         load_all(&mut store, number);
-        assert_eq!(store.take_loaded(), Ok(0), "nobody had to wait");
+        assert_eq!(store.ingest_ready_loads(), Ok(0), "no load is pending");
     }
     let mut buffer = LoadBuffer::new();
     buffer.put(&numbered(1), None);
@@ -226,7 +226,7 @@ fn load_is_built_when_submitted_if_there_are_no_builders() {
 }
 
 #[test]
-fn loads_have_a_bounded_budget_and_release_it() {
+fn load_buffers_have_a_bounded_budget_and_release_it() {
     let memory = Memory::new(64 << 20);
     let mut buffers: Vec<_> = std::iter::from_fn(|| memory.load_buffer()).collect();
     assert!((2..=16).contains(&buffers.len()), "{}", buffers.len());
@@ -237,8 +237,8 @@ fn loads_have_a_bounded_budget_and_release_it() {
         records += 1000;
     }
     assert!(records >= 50_000, "{records}");
-    let taken: usize = buffers.len() * buffers[0].allocated_bytes();
-    assert!(taken <= 32 << 20, "{taken}");
+    let allocated_bytes: usize = buffers.len() * buffers[0].allocated_bytes();
+    assert!(allocated_bytes <= 32 << 20, "{allocated_bytes}");
     // A load pending in a store holds its share until it is ingested.
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(dir.path(), &memory).unwrap();
@@ -284,8 +284,8 @@ fn many_small_stores_stay_small() {
             store
         })
         .collect();
-    let used = memory.used_bytes();
-    assert!(used < 16 << 20, "{} stores with one entry each take {used} bytes", stores.len());
+    let used_bytes = memory.used_bytes();
+    assert!(used_bytes < 16 << 20, "{} stores with one entry each take {used_bytes} bytes", stores.len());
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn state_that_does_not_grow_does_not_fill_the_cache() {
         store.flush().unwrap();
         assert_eq!(contents(&store).unwrap().len(), 20_000);
     }
-    // 2 MB of entries, in some files before they are merged; everything read from all files there ever were is 60 MB.
-    let used = memory.used_bytes();
-    assert!(used < 32 << 20, "a state of 2 MB takes {used} bytes");
+    // There are 2 MB of entries, in several files until these are merged; all files ever written hold 60 MB.
+    let used_bytes = memory.used_bytes();
+    assert!(used_bytes < 32 << 20, "a state of 2 MB takes {used_bytes} bytes");
 }

@@ -26,72 +26,72 @@ fn large(dir: &Path, memory: &Memory) -> (Store, Map) {
 }
 
 /// Looks up keys, which ascend, and checks what is found.
-fn look(store: &Store, map: &Map, keys: &[&[u8]]) {
-    let mut seen = 0;
+fn check_lookups(store: &Store, map: &Map, keys: &[&[u8]]) {
+    let mut visited = 0;
     let check = |at: usize, value: Option<&[u8]>| {
         assert_eq!(value, map.get(keys[at]).map(Vec::as_slice), "{:?}", keys[at]);
-        seen += 1;
+        visited += 1;
     };
     store.get_sorted(keys, check).unwrap();
-    assert_eq!(seen, keys.len());
+    assert_eq!(visited, keys.len());
 }
 
-/// Whether a lookup fills the cache or not.
+/// Keys are found whether their lookup fills the cache or not.
 #[test]
 fn keys_are_found_in_a_state_larger_than_the_cache() {
     let folder = tempfile::tempdir().unwrap();
     let (store, map) = large(&folder.path().join("store"), &small_memory());
-    let other = |key: &[u8]| [key, &[0]].concat();
+    let unknown_key = |key: &[u8]| [key, &[0]].concat();
     for round in 0..3 {
         let mut keys: Vec<Vec<u8>> = map.keys().skip(round).step_by(7).cloned().collect();
-        keys.extend(map.keys().skip(round).step_by(11).map(|key| other(key)));
+        keys.extend(map.keys().skip(round).step_by(11).map(|key| unknown_key(key)));
         keys.sort_unstable();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        keys.chunks(BATCH).for_each(|keys| look(&store, &map, keys));
+        keys.chunks(BATCH).for_each(|keys| check_lookups(&store, &map, keys));
     }
 }
 
-/// Most lookups leave a full cache as it is: what they have read is read again by the next.
+/// Most lookups leave a full cache unchanged: the next lookup reads the same blocks again.
 #[test]
-fn most_lookups_of_a_large_state_evict_nothing() {
+fn most_lookups_in_a_large_state_evict_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (store, map) = large(&folder.path().join("store"), &small_memory());
     let all: Vec<&[u8]> = map.keys().map(Vec::as_slice).collect();
-    all.chunks(BATCH).for_each(|keys| look(&store, &map, keys));
+    all.chunks(BATCH).for_each(|keys| check_lookups(&store, &map, keys));
     let cold: Vec<&[u8]> = all.iter().copied().step_by(KEYS / 30).collect();
     set_perf_stats(PerfStatsLevel::EnableCount);
     let reads = || {
         let mut context = PerfContext::default();
         context.reset();
-        cold.iter().for_each(|key| look(&store, &map, &[key]));
+        cold.iter().for_each(|key| check_lookups(&store, &map, &[key]));
         context.metric(PerfMetric::BlockReadCount)
     };
-    let (first, again) = (reads(), reads());
-    assert!(first > 15 && again > 15, "{first} blocks are read at first, and {again} again");
+    let (first, second) = (reads(), reads());
+    assert!(first > 15 && second > 15, "{first} blocks are read at first, and {second} the second time");
 }
 
-/// What is looked up again and again is in the cache before long, full as it is of other blocks.
+/// Blocks that are read again and again are soon cached, although the cache is full of other blocks.
 #[test]
-fn hot_keys_of_a_large_state_get_into_the_cache() {
+fn hot_keys_of_a_large_state_are_soon_cached() {
     let folder = tempfile::tempdir().unwrap();
     let (store, map) = large(&folder.path().join("store"), &small_memory());
     let all: Vec<&[u8]> = map.keys().map(Vec::as_slice).collect();
-    all.chunks(BATCH).for_each(|keys| look(&store, &map, keys));
+    all.chunks(BATCH).for_each(|keys| check_lookups(&store, &map, keys));
     let hot: Vec<&[u8]> = all.iter().copied().step_by(KEYS / 30).collect();
     let reads = || {
         let mut context = PerfContext::default();
         context.reset();
-        look(&store, &map, &hot);
+        check_lookups(&store, &map, &hot);
         context.metric(PerfMetric::BlockReadCount)
     };
     set_perf_stats(PerfStatsLevel::EnableCount);
     let first = reads();
-    assert!(first > 15, "{first} blocks are read at first: the cache holds others");
+    assert!(first > 15, "{first} blocks are read at first: the cache holds other blocks");
     let later: Vec<u64> = (0..64)
         .map(|round| {
-            // Others want to be there, too.
+            // Other keys compete for the cache.
             let others: Vec<&[u8]> = all.iter().copied().skip(round + 1).step_by(10_007).collect();
-            look(&store, &map, &others);
+            check_lookups(&store, &map, &others);
             reads()
         })
         .collect();

@@ -1,4 +1,5 @@
-//! Memtables: what is in one, what is in files, and what they take together.
+//! Goal: lookups see memtables and files as one, frozen tables reach the disk whole, and the budget bounds all
+//! memtables.
 
 use std::sync::Arc;
 
@@ -7,13 +8,13 @@ use crate::state::memtable::Memtable;
 use crate::state::tests::disk_in_memory::{Loads, Memtables, SimulatedDisk};
 
 const MANY: usize = usize::MAX;
-const UNBOUNDED: Bounds = Bounds { all: MANY, table: MANY..=MANY };
+const UNBOUNDED: MemtableBounds = MemtableBounds { total: MANY, table: MANY..=MANY };
 
-fn put(store: &mut Store, at: usize, records: &[(&str, Option<&str>)]) {
+fn commit(store: &mut Store, at: usize, records: &[(&str, Option<&str>)]) {
     store.commit(&overlay_of(records), &meta(at)).unwrap();
 }
 
-fn looked_up(store: &Store, keys: &[&str]) -> Vec<(usize, Option<String>)> {
+fn look_up(store: &Store, keys: &[&str]) -> Vec<(usize, Option<String>)> {
     let keys: Vec<Vec<u8>> = keys.iter().map(|key| entry_key(key)).collect();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut found = Vec::new();
@@ -22,7 +23,7 @@ fn looked_up(store: &Store, keys: &[&str]) -> Vec<(usize, Option<String>)> {
     found
 }
 
-/// What a crash would leave.
+/// The meta on the disk, which a crash would leave.
 fn on_disk(store: &Store, memory: &Memory) -> Option<StoreMeta> {
     meta_of(&*memory.disk().open_to_read(store.path()).unwrap()?)
 }
@@ -36,17 +37,17 @@ fn newest_value_wins_wherever_it_is() {
     let (_root, _state, dir) = task_dir();
     let memory = Memory::with_memtables(8 << 20, MANY, MANY);
     let mut store = Store::open(&dir, &memory).unwrap();
-    put(&mut store, 1, &[("a", Some("1")), ("b", Some("1")), ("c", Some("1")), ("d", Some("1")), ("f", Some("1"))]);
+    commit(&mut store, 1, &[("a", Some("1")), ("b", Some("1")), ("c", Some("1")), ("d", Some("1")), ("f", Some("1"))]);
     store.flush().unwrap();
-    put(&mut store, 2, &[("b", Some("2")), ("c", None), ("e", Some("2"))]);
+    commit(&mut store, 2, &[("b", Some("2")), ("c", None), ("e", Some("2"))]);
     store.flush().unwrap();
-    put(&mut store, 3, &[("a", None), ("e", Some("3"))]);
-    let found = looked_up(&store, &["a", "b", "c", "d", "d", "e", "f", "g"]);
+    commit(&mut store, 3, &[("a", None), ("e", Some("3"))]);
+    let found = look_up(&store, &["a", "b", "c", "d", "d", "e", "f", "g"]);
     let value = |text: &str| Some(text.to_owned());
     let expected = [None, value("2"), None, value("1"), value("1"), value("3"), value("1"), None];
     assert_eq!(found, expected.into_iter().enumerate().collect::<Vec<_>>());
-    // All of them in memory.
-    assert_eq!(looked_up(&store, &["a", "e"]), [(0, None), (1, value("3"))]);
+    // All of these keys are in memory.
+    assert_eq!(look_up(&store, &["a", "e"]), [(0, None), (1, value("3"))]);
     let mut seen = Vec::new();
     store.scan(None, 10, |key, value| seen.push((key.to_vec(), value.to_vec()))).unwrap();
     let entry = |key: &str, value: &str| (entry_key(key), value.as_bytes().to_vec());
@@ -54,43 +55,43 @@ fn newest_value_wins_wherever_it_is() {
 }
 
 #[test]
-fn full_table_reaches_the_disk_whole() {
+fn full_memtable_reaches_the_disk_as_a_whole() {
     let (_root, _state, dir) = task_dir();
     for (bytes, records) in [(1 << 10, MANY), (MANY, 40)] {
         let memory = Memory::with_memtables(8 << 20, bytes, records);
         let mut store = Store::open(&dir, &memory).unwrap();
         store.set_ingest_bytes_min(0);
-        let mut reached = 0;
+        let mut disk_offset = 0;
         for at in 1..=200 {
-            // The same key again and again: a hot set never fills a table but by its changelog records.
-            put(&mut store, at, &[("hot", Some(&at.to_string())), (&at.to_string(), Some("x"))]);
-            // A file may be gone before it is opened: they are merged in the background.
+            // The hot key is the same in each commit: it fills a table only by the number of changelog records.
+            commit(&mut store, at, &[("hot", Some(&at.to_string())), (&at.to_string(), Some("x"))]);
+            // A file may be gone before it is opened: files are merged in the background.
             if let Some(found) = store.meta_in_files().unwrap() {
-                reached = offset(&found);
-                assert!(reached <= at && found == meta(reached), "{found:?}");
+                disk_offset = offset(&found);
+                assert!(disk_offset <= at && found == meta(disk_offset), "{found:?}");
             }
         }
-        assert!(reached > 100, "{reached} of 200 on the disk");
+        assert!(disk_offset > 100, "only {disk_offset} of 200 commits are on the disk");
         drop(store);
         let files = memory.disk().open_to_read(&dir).unwrap().unwrap();
-        assert!(offset(&meta_of(&*files).unwrap()) >= reached);
+        assert!(offset(&meta_of(&*files).unwrap()) >= disk_offset);
         drop(files);
-        aside::remove_built(&dir, &memory).unwrap();
+        aside::remove_store(&dir, &memory).unwrap();
     }
 }
 
 #[test]
-fn flush_that_is_begun_ends_without_another() {
+fn begun_flush_ends_without_another_flush() {
     let (_root, _state, dir) = task_dir();
     let memory = Memory::with_memtables(8 << 20, MANY, MANY);
     let mut store = Store::open(&dir, &memory).unwrap();
     store.set_ingest_bytes_min(0);
-    put(&mut store, 1, &[("a", Some("1"))]);
+    commit(&mut store, 1, &[("a", Some("1"))]);
     store.begin_flush().unwrap();
     let mut at = 1;
     while store.meta_in_files().unwrap().is_none() {
         at += 1;
-        put(&mut store, at, &[("b", Some("2"))]);
+        commit(&mut store, at, &[("b", Some("2"))]);
         std::thread::yield_now();
     }
     assert_eq!(store.meta_in_files().unwrap(), Some(meta(1)));
@@ -98,30 +99,30 @@ fn flush_that_is_begun_ends_without_another() {
 }
 
 #[test]
-fn tables_do_not_pile_up_while_the_disk_is_full() {
+fn frozen_memtables_do_not_pile_up_while_the_disk_is_full() {
     let (disk, dir) = (SimulatedDisk::new(Loads::default(), Memtables::UNBOUNDED), Path::new("a"));
     let memory = disk.memory();
     let mut store = Store::open(dir, &memory).unwrap();
     disk.set_full(Some(0));
     for at in 1..=20 {
-        put(&mut store, at, &[("hot", Some(&at.to_string()))]);
-        // As a lane does now and then.
+        commit(&mut store, at, &[("hot", Some(&at.to_string()))]);
+        // Lanes do this at intervals.
         let _ = if at.is_multiple_of(2) { store.begin_flush() } else { store.flush() };
     }
-    // One that is written to, and two that wait.
+    // The active table, and two pending ones.
     assert!(store.keys_in_memory().len() <= 3, "{} tables", store.keys_in_memory().len());
     disk.set_full(None);
     store.flush().unwrap();
     assert_eq!(on_disk(&store, &memory), Some(meta(20)));
-    assert_eq!(looked_up(&store, &["hot"]), [(0, Some("20".to_owned()))]);
+    assert_eq!(look_up(&store, &["hot"]), [(0, Some("20".to_owned()))]);
 }
 
 #[test]
-fn load_follows_what_was_in_memory() {
+fn load_overwrites_commits_that_were_in_memory() {
     let (_root, _state, dir) = task_dir();
     let memory = Memory::with_memtables(8 << 20, MANY, MANY);
     let mut store = Store::open(&dir, &memory).unwrap();
-    put(&mut store, 1, &[("a", Some("1")), ("b", Some("1"))]);
+    commit(&mut store, 1, &[("a", Some("1")), ("b", Some("1"))]);
     store.begin_load(&loading(1)).unwrap();
     assert_eq!(on_disk(&store, &memory), Some(loading(1)));
     let mut buffer = LoadBuffer::new();
@@ -129,17 +130,21 @@ fn load_follows_what_was_in_memory() {
     store.load(buffer, loading(2)).unwrap();
     store.finish_loads().unwrap();
     store.set_meta(&meta(2)).unwrap();
-    put(&mut store, 3, &[("c", Some("3"))]);
+    commit(&mut store, 3, &[("c", Some("3"))]);
     let value = |text: &str| Some(text.to_owned());
-    assert_eq!(looked_up(&store, &["a", "b", "c"]), [(0, value("2")), (1, value("1")), (2, value("3"))]);
+    assert_eq!(look_up(&store, &["a", "b", "c"]), [(0, value("2")), (1, value("1")), (2, value("3"))]);
 }
 
 #[test]
-fn budget_is_shared_and_given_back() {
-    let told = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let theirs = Arc::clone(&told);
-    let tell = move |used| theirs.store(used, std::sync::atomic::Ordering::Relaxed);
-    let budget = Arc::new(Budget::new(Bounds { all: 64 << 10, table: 1 << 10..=16 << 10 }, UNBOUNDED, tell));
+fn memtables_share_the_budget_and_release_it() {
+    let reported_bytes = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let reported = Arc::clone(&reported_bytes);
+    let note_used = move |used| reported.store(used, std::sync::atomic::Ordering::Relaxed);
+    let budget = Arc::new(MemtableBudget::new(
+        MemtableBounds { total: 64 << 10, table: 1 << 10..=16 << 10 },
+        UNBOUNDED,
+        note_used,
+    ));
     let filled = |records: usize| {
         let mut memtable = Memtable::new(Arc::clone(&budget));
         let mut at = 0;
@@ -152,17 +157,17 @@ fn budget_is_shared_and_given_back() {
     let (one, alone) = filled(MANY);
     let others: Vec<_> = (0..15).map(|_| filled(MANY)).collect();
     let together = others.last().expect("there are some").1;
-    assert!(together * 4 < alone, "{together} records where 16 share it, {alone} where one has it");
+    assert!(together * 4 < alone, "{together} records if 16 memtables share the budget, {alone} if one has it");
     let sum = one.bytes() + others.iter().map(|(memtable, _)| memtable.bytes()).sum::<usize>();
-    assert_eq!((budget.used_bytes(), told.load(std::sync::atomic::Ordering::Relaxed)), (sum, sum));
+    assert_eq!((budget.used_bytes(), reported_bytes.load(std::sync::atomic::Ordering::Relaxed)), (sum, sum));
     drop((one, others));
-    assert_eq!((budget.used_bytes(), told.load(std::sync::atomic::Ordering::Relaxed)), (0, 0));
+    assert_eq!((budget.used_bytes(), reported_bytes.load(std::sync::atomic::Ordering::Relaxed)), (0, 0));
 }
 
 #[test]
-fn changelog_records_are_shared_too() {
-    let records = Bounds { all: 1_000, table: 100..=600 };
-    let budget = Arc::new(Budget::new(Bounds { all: MANY, table: MANY..=MANY }, records, |_| {}));
+fn memtables_share_the_bound_on_changelog_records() {
+    let records = MemtableBounds { total: 1_000, table: 100..=600 };
+    let budget = Arc::new(MemtableBudget::new(MemtableBounds { total: MANY, table: MANY..=MANY }, records, |_| {}));
     let mut stores = Vec::new();
     for expected in [600, 500, 333] {
         stores.push(Memtable::new(Arc::clone(&budget)));
@@ -174,7 +179,7 @@ fn changelog_records_are_shared_too() {
         }
         assert_eq!(at, expected);
     }
-    // However many there are, each has a table worth its file.
+    // However many stores there are, each may fill a table to the minimum.
     stores.extend((0..50).map(|_| Memtable::new(Arc::clone(&budget))));
     let last = stores.last_mut().expect("there are some");
     (1..100).for_each(|at| last.put(&overlay_of(&[("hot", Some("1"))]), &meta(at)));
@@ -184,15 +189,16 @@ fn changelog_records_are_shared_too() {
 }
 
 #[test]
-fn last_table_stays_as_a_cache_while_there_is_memory() {
+fn last_ingested_memtable_stays_as_a_cache_while_there_is_memory() {
     for (budget_bytes, is_kept) in [(MANY, true), (0, false)] {
-        let budget = Arc::new(Budget::new(Bounds { all: budget_bytes, table: 0..=MANY }, UNBOUNDED, |_| {}));
+        let budget =
+            Arc::new(MemtableBudget::new(MemtableBounds { total: budget_bytes, table: 0..=MANY }, UNBOUNDED, |_| {}));
         let mut memtable = Memtable::new(budget);
         for at in 1..=3 {
             memtable.put(&overlay_of(&[("key", Some(&at.to_string()))]), &meta(at));
             assert_eq!(memtable.freeze().map(|frozen| frozen.meta().clone()), Some(meta(at)));
             assert_eq!(memtable.meta(), Some(&meta(at)), "it is not in the files yet");
-            memtable.set_waiting(0);
+            memtable.set_pending(0);
             assert_eq!(memtable.meta(), None, "it is in the files");
         }
         let expected = is_kept.then_some(Some(&b"3"[..]));

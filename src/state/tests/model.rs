@@ -1,5 +1,5 @@
-//! Store and overlay against a plain map and a list in place of the changelog, under whatever a lane
-//! does to them, crashes included: after each, the store is restored from the list as the engine would.
+//! Compares a store and an overlay with a plain map, under all calls that a lane makes and under crashes. A list takes
+//! the changelog's place: after each crash the store is restored from it, as the engine would do.
 
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ enum Op {
         /// How many unflushed writes a simulated disk keeps, modulo the number that there are.
         keeps: usize,
     },
-    /// Restored from the first record on although nothing is wrong.
+    /// The store is restored from the first record on, although it is intact.
     LoadAll {
         chunk: usize,
         as_file: bool,
@@ -55,10 +55,10 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The engine's view: one store, the changelog that it can be restored from, and how much of it must
-/// survive a crash.
+/// The engine's view: one store, the changelog that the store can be restored from, and the number of changelog records
+/// that must survive a crash.
 struct World {
-    lives: usize,
+    copies: usize,
     memory: Memory,
     /// The simulated disk, if it is one.
     disk: Option<SimulatedDisk>,
@@ -68,7 +68,7 @@ struct World {
     flushed: usize,
     /// Whether each memtable becomes a file.
     has_table_files: bool,
-    /// Dropped last: RocksDB keeps trying for a second to write into a folder that is gone.
+    /// Dropped last: if its folder is gone, RocksDB retries writes for a second.
     root: tempfile::TempDir,
 }
 
@@ -79,7 +79,7 @@ impl World {
         let memory = disk.as_ref().map_or_else(real, SimulatedDisk::memory);
         let store = Some(Store::open(&root.path().join("0"), &memory).unwrap());
         let (overlay, changelog) = (Overlay::new(), Vec::new());
-        Self { root, lives: 0, memory, disk, store, overlay, changelog, flushed: 0, has_table_files }
+        Self { root, copies: 0, memory, disk, store, overlay, changelog, flushed: 0, has_table_files }
     }
 
     fn store(&mut self) -> &mut Store {
@@ -148,14 +148,14 @@ impl World {
         }
     }
 
-    /// Continues with the store as it was on the disk just now, and checks it against the promise.
+    /// Continues with the store in its current state on the disk, and checks that nothing promised is lost.
     fn crash(&mut self, keeps: usize) {
         let mut dir = self.store().path().to_owned();
         match &self.disk {
             Some(disk) => disk.crash(|batches| keeps % (batches + 1)),
             None => {
-                self.lives += 1;
-                let copy = self.root.path().join(self.lives.to_string());
+                self.copies += 1;
+                let copy = self.root.path().join(self.copies.to_string());
                 copy_as_it_is(&dir, &copy);
                 dir = copy;
             }
@@ -163,11 +163,11 @@ impl World {
         self.overlay.clear();
         self.reopen(&dir);
         let Some(meta) = self.store().meta().unwrap() else {
-            assert_eq!(self.flushed, 0, "what was flushed is gone");
+            assert_eq!(self.flushed, 0, "a flushed commit is gone");
             assert_eq!(contents(self.store()).unwrap(), Map::new());
             return;
         };
-        assert!(offset(&meta) >= self.flushed, "what was flushed is gone");
+        assert!(offset(&meta) >= self.flushed, "a flushed commit is gone");
         if meta.token.is_some() {
             assert_eq!(contents(self.store()).unwrap(), self.state_at(offset(&meta)), "not a state after a commit");
         }
@@ -191,7 +191,7 @@ impl World {
             self.store().load(buffer, loading(to)).unwrap();
             at = to;
             if crashes > 0 {
-                // Pending loads count as never read; ingested ones are on the disk.
+                // A crash loses pending loads; ingested loads are on the disk.
                 self.store().finish_loads().unwrap();
                 crashes -= 1;
                 self.flushed = 0;
@@ -207,7 +207,7 @@ impl World {
     }
 }
 
-fn follow(mut world: World, ops: Vec<Op>) {
+fn run_all(mut world: World, ops: Vec<Op>) {
     for op in ops {
         world.run(op);
     }
@@ -228,7 +228,7 @@ proptest! {
         memtables in memtables(),
         has_table_files: bool,
     ) {
-        follow(World::new(None, memtables, has_table_files), ops);
+        run_all(World::new(None, memtables, has_table_files), ops);
     }
 }
 
@@ -243,6 +243,6 @@ proptest! {
         has_table_files: bool,
     ) {
         let disk = SimulatedDisk::new(Loads { one_read, ..Loads::default() }, memtables);
-        follow(World::new(Some(disk), memtables, has_table_files), ops);
+        run_all(World::new(Some(disk), memtables, has_table_files), ops);
     }
 }

@@ -1,4 +1,4 @@
-//! The overlay against a plain map: the last write for each key, in the order of first writes.
+//! Compares the overlay with a plain map: the last write for each key, in the order of first writes.
 
 use proptest::prelude::*;
 
@@ -23,8 +23,9 @@ proptest! {
                     None => expected.push((key.clone(), value.clone())),
                 }
             }
-            let got: Vec<_> = overlay.iter().map(|(key, value)| (key.to_owned(), value.map(<[u8]>::to_owned))).collect();
-            prop_assert_eq!(&got, &expected);
+            let owned = |(key, value): (&[u8], Option<&[u8]>)| (key.to_owned(), value.map(<[u8]>::to_owned));
+            let actual: Vec<_> = overlay.iter().map(owned).collect();
+            prop_assert_eq!(&actual, &expected);
             prop_assert_eq!(overlay.len(), expected.len());
             for (key, value) in &expected {
                 prop_assert_eq!(overlay.get(key), Some(value.as_deref()));
@@ -36,7 +37,7 @@ proptest! {
     }
 }
 
-/// Keys of three lengths, many of which begin alike.
+/// Keys of three lengths, many of which have the same first bytes.
 fn random_key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         (0..200_u8).prop_map(|n| vec![n]),
@@ -46,9 +47,9 @@ fn random_key() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Large ones, one over the other, as memtables are: their slots wrap around, and values move.
+    /// Large overlays in layers, like memtables: their slots wrap around, and values move.
     #[test]
-    fn overlays_are_maps_one_over_the_other(
+    fn newest_layer_with_a_key_has_its_value(
         layers in proptest::collection::vec(
             proptest::collection::vec((random_key(), proptest::option::of(0..40_usize)), 0..400),
             1..4,
@@ -60,15 +61,15 @@ proptest! {
         let mut overlays: Vec<Overlay> = Vec::new();
         for (number, layer) in layers.iter().enumerate() {
             let value = |length: &Option<usize>| length.map(|length| vec![number as u8; length]);
-            let of_layer: Vec<_> = layer.iter().map(|(key, length)| (key.clone(), value(length))).collect();
-            // Half of it by way of another overlay, which gives each key's last value only.
-            let (alone, together) = of_layer.split_at(of_layer.len() / 2);
-            let mut overlay = overlays.last().filter(|_| has_room).map_or_else(Overlay::new, Overlay::as_large_as);
-            alone.iter().for_each(|(key, value)| overlay.put(key, value.as_deref()));
+            let writes: Vec<_> = layer.iter().map(|(key, length)| (key.clone(), value(length))).collect();
+            // The second half goes through another overlay, which passes on only each key's last value.
+            let (first_half, second_half) = writes.split_at(writes.len() / 2);
+            let mut overlay = overlays.last().filter(|_| has_room).map_or_else(Overlay::new, Overlay::with_capacity_of);
+            first_half.iter().for_each(|(key, value)| overlay.put(key, value.as_deref()));
             let mut later = Overlay::new();
-            together.iter().for_each(|(key, value)| later.put(key, value.as_deref()));
+            second_half.iter().for_each(|(key, value)| later.put(key, value.as_deref()));
             overlay.put_all(&later);
-            let in_order: BTreeMap<_, _> = of_layer.into_iter().collect();
+            let in_order: BTreeMap<_, _> = writes.into_iter().collect();
             prop_assert_eq!(overlay.len(), in_order.len());
             let owned = |(key, value): (&[u8], Option<&[u8]>)| (key.to_vec(), value.map(<[u8]>::to_vec));
             prop_assert!(overlay.in_order().iter().map(owned).eq(in_order.clone()));
@@ -79,23 +80,23 @@ proptest! {
                 let (first, last) = order.split(&middle);
                 (first.map(owned).collect(), last.map(owned).collect())
             };
-            let is_equal = |expected: Vec<(&Vec<u8>, &Option<Vec<u8>>)>, got: Vec<(Vec<u8>, Option<Vec<u8>>)>| {
-                got.iter().map(|(key, value)| (key, value)).eq(expected)
+            let is_equal = |expected: Vec<(&Vec<u8>, &Option<Vec<u8>>)>, actual: Vec<(Vec<u8>, Option<Vec<u8>>)>| {
+                actual.iter().map(|(key, value)| (key, value)).eq(expected)
             };
             prop_assert!(is_equal(before, first) && is_equal(after, last), "split at {middle:?}");
             expected.extend(in_order);
             overlays.push(overlay);
         }
         let keys: Vec<&[u8]> = expected.keys().chain(&others).map(Vec::as_slice).collect();
-        let mut asked = 0;
-        Overlay::first_of_each(overlays.iter().rev(), &keys, |at, value| {
-            assert_eq!(at, asked, "in order");
-            asked += 1;
+        let mut visited = 0;
+        Overlay::get_first_of_each(overlays.iter().rev(), &keys, |at, value| {
+            assert_eq!(at, visited, "in order");
+            visited += 1;
             let expected = expected.get(keys[at]).map(Option::as_deref);
             assert_eq!(value, expected, "{:?}", keys[at]);
-            assert_eq!(Overlay::first_of(overlays.iter().rev(), keys[at]), expected);
+            assert_eq!(Overlay::get_first(overlays.iter().rev(), keys[at]), expected);
         });
-        prop_assert_eq!(asked, keys.len());
+        prop_assert_eq!(visited, keys.len());
     }
 
     /// An overlay that was large before is cleared key by key.
@@ -121,7 +122,7 @@ proptest! {
 }
 
 #[test]
-fn value_that_has_moved_is_overwritten_in_its_new_place() {
+fn moved_value_is_overwritten_in_its_new_place() {
     let mut overlay = Overlay::new();
     overlay.put(b"key", Some(b"1111"));
     overlay.put(b"other", None);
@@ -160,7 +161,7 @@ fn store_can_be_locked_only_once_in_a_process() {
 }
 
 #[test]
-fn keys_of_the_same_hash_are_told_apart() {
+fn keys_with_the_same_hash_are_told_apart() {
     let hash = KeyHash(7);
     let keys: Vec<[u8; 1]> = (0..40).map(|n| [n]).collect();
     let (mut lower, mut upper) = (Overlay::new(), Overlay::new());
@@ -177,7 +178,7 @@ fn keys_of_the_same_hash_are_told_apart() {
     };
     for first in [0, 8] {
         let hashed: Vec<Hashed<'_>> = keys[first..first + 32].iter().map(|key| (hash, &key[..])).collect();
-        let values = Overlay::first_of_block([&upper, &lower].into_iter(), &hashed);
+        let values = Overlay::get_first_of_block([&upper, &lower].into_iter(), &hashed);
         (0..32).for_each(|at| assert_eq!(values[at], expected(first + at), "{}", first + at));
     }
     assert_eq!(lower.get_hashed(hash, &keys[3]), expected(3));

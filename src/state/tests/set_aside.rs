@@ -1,4 +1,4 @@
-//! Goal: a store that was set aside is whole, in one place or the other, whatever happens meanwhile.
+//! Goal: a store that was set aside stays whole, in one of its two places, until it is removed.
 
 use std::fs;
 
@@ -6,12 +6,12 @@ use super::*;
 use crate::record::TopicPartition;
 
 /// Builds a store in place of the one set aside.
-fn built(dir: &Path, records: &[(&str, Option<&str>)], at: usize) {
+fn build_store(dir: &Path, records: &[(&str, Option<&str>)], at: usize) {
     let mut store = Store::open(dir, &small_memory()).unwrap();
     store.commit(&overlay_of(records), &meta(at)).unwrap();
 }
 
-fn holds(dir: &Path) -> Map {
+fn contents_of(dir: &Path) -> Map {
     contents(&Store::open(dir, &small_memory()).unwrap()).unwrap()
 }
 
@@ -19,70 +19,70 @@ fn holds(dir: &Path) -> Map {
 fn store_set_aside_is_put_back_unchanged() {
     let (_root, _state, dir) = task_dir();
     let memory = small_memory();
-    built(&dir, &[("a", Some("1"))], 1);
-    let before = holds(&dir);
+    build_store(&dir, &[("a", Some("1"))], 1);
+    let before = contents_of(&dir);
     aside::set_aside(&dir, &memory).unwrap();
-    assert!(!dir.exists() && aside::stands_aside(&dir, &memory).unwrap());
-    built(&dir, &[("b", Some("2"))], 2);
-    assert!(aside::set_aside(&dir, &memory).is_err(), "the first one set aside is never overwritten");
-    assert!(aside::put_back(&dir, &memory).is_err(), "nor is one that was built, unless it was removed");
+    assert!(!dir.exists() && aside::is_set_aside(&dir, &memory).unwrap());
+    build_store(&dir, &[("b", Some("2"))], 2);
+    assert!(aside::set_aside(&dir, &memory).is_err(), "the store set aside first is not overwritten");
+    assert!(aside::put_back(&dir, &memory).is_err(), "the successor is not overwritten");
     aside::recover(&dir, &memory).unwrap();
-    assert_ne!(holds(&dir), before, "both are there: building continues");
-    aside::remove_built(&dir, &memory).unwrap();
+    assert_ne!(contents_of(&dir), before, "the successor stays in place while both stores exist");
+    aside::remove_store(&dir, &memory).unwrap();
     aside::recover(&dir, &memory).unwrap();
-    assert_eq!(holds(&dir), before);
-    assert!(!aside::stands_aside(&dir, &memory).unwrap());
+    assert_eq!(contents_of(&dir), before);
+    assert!(!aside::is_set_aside(&dir, &memory).unwrap());
 }
 
 #[test]
 fn copy_equals_the_store_and_is_independent_of_it() {
     let (_root, _state, dir) = task_dir();
     let memory = small_memory();
-    built(&dir, &[("a", Some("1")), ("b", Some("1"))], 1);
-    let before = holds(&dir);
-    // As left behind by a process killed while making a copy.
+    build_store(&dir, &[("a", Some("1")), ("b", Some("1"))], 1);
+    let before = contents_of(&dir);
+    // As left by a process that was killed while it made a copy.
     let unfinished = dir.with_file_name(format!("{}.aside.tmp", dir.file_name().unwrap().to_str().unwrap()));
     fs::create_dir(&unfinished).unwrap();
     fs::write(unfinished.join("000007.sst"), "half of it").unwrap();
     aside::recover(&dir, &memory).unwrap();
     assert!(!unfinished.exists());
     let mut store = Store::open(&dir, &memory).unwrap();
-    aside::keep_copy(&mut store, &dir, &memory).unwrap();
-    assert!(aside::keep_copy(&mut store, &dir, &memory).is_err(), "the first copy is never overwritten");
+    aside::copy_aside(&mut store, &dir, &memory).unwrap();
+    assert!(aside::copy_aside(&mut store, &dir, &memory).is_err(), "the first copy is never overwritten");
     store.commit(&overlay_of(&[("a", Some("2")), ("b", None)]), &meta(2)).unwrap();
     drop(store);
-    assert_eq!(holds(&aside::aside_of(&dir)), before);
-    aside::remove_built(&dir, &memory).unwrap();
+    assert_eq!(contents_of(&aside::aside_path(&dir)), before);
+    aside::remove_store(&dir, &memory).unwrap();
     aside::recover(&dir, &memory).unwrap();
-    assert_eq!(holds(&dir), before);
+    assert_eq!(contents_of(&dir), before);
 }
 
 #[test]
 fn only_the_store_set_aside_is_removed() {
     let (_root, _state, dir) = task_dir();
     let memory = small_memory();
-    built(&dir, &[("a", Some("1"))], 1);
+    build_store(&dir, &[("a", Some("1"))], 1);
     aside::set_aside(&dir, &memory).unwrap();
-    built(&dir, &[("b", Some("2"))], 2);
-    let built = holds(&dir);
+    build_store(&dir, &[("b", Some("2"))], 2);
+    let expected = contents_of(&dir);
     aside::remove_aside(&dir, &memory).unwrap();
     aside::remove_aside(&dir, &memory).unwrap();
-    assert_eq!(holds(&dir), built);
-    assert!(!aside::aside_of(&dir).exists());
+    assert_eq!(contents_of(&dir), expected);
+    assert!(!aside::aside_path(&dir).exists());
 }
 
 #[test]
 fn stores_outside_a_state_folder_are_not_set_aside_or_put_back() {
     let (outside, memory) = (tempfile::tempdir().unwrap(), small_memory());
     let dir = outside.path().join("a/b/c");
-    built(&dir, &[("a", Some("1"))], 1);
-    let before = holds(&dir);
+    build_store(&dir, &[("a", Some("1"))], 1);
+    let before = contents_of(&dir);
     assert!(matches!(aside::set_aside(&dir, &memory), Err(Error::Unmarked { .. })));
-    assert!(!aside::aside_of(&dir).exists());
-    fs::rename(&dir, aside::aside_of(&dir)).unwrap();
+    assert!(!aside::aside_path(&dir).exists());
+    fs::rename(&dir, aside::aside_path(&dir)).unwrap();
     assert!(matches!(aside::put_back(&dir, &memory), Err(Error::Unmarked { .. })));
     assert!(!dir.exists());
-    assert_eq!(holds(&aside::aside_of(&dir)), before);
+    assert_eq!(contents_of(&aside::aside_path(&dir)), before);
 }
 
 #[test]
@@ -92,26 +92,26 @@ fn survey_finds_stores_in_all_slots_and_changes_nothing() {
     let other = second.task_dir("payments", &TopicPartition::new("orders", 0));
     let dotted = state.task_dir("payments", &TopicPartition::new("orders.new", 3));
     for (at, dir) in [&dir, &other, &dotted].into_iter().enumerate() {
-        built(dir, &[("a", Some("1")), ("b", Some("2")), ("c", None)], at);
+        build_store(dir, &[("a", Some("1")), ("b", Some("2")), ("c", None)], at);
     }
     aside::set_aside(&dir, &small_memory()).unwrap();
     let _open = Store::open(&other, &small_memory()).unwrap();
-    // Started, and killed before anything was created.
+    // As left by a process that was killed before it created the store's files.
     fs::create_dir(&dir).unwrap();
     let listed = |folder: &Path| {
         let mut all: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         all.sort();
         all.into_iter().map(|path| (path.clone(), fs::metadata(&path).unwrap().len())).collect::<Vec<_>>()
     };
-    let before = listed(&aside::aside_of(&dir));
+    let before = listed(&aside::aside_path(&dir));
     let found = Survey::of(&state, &small_memory()).stores("payments", "orders").unwrap();
     let paths: Vec<_> = found.iter().map(|found| found.path.clone()).collect();
     let real = |dir: &Path| fs::canonicalize(dir).unwrap();
-    assert_eq!(paths, [real(&dir), real(&aside::aside_of(&dir)), real(&other)]);
+    assert_eq!(paths, [real(&dir), real(&aside::aside_path(&dir)), real(&other)]);
     assert_eq!(found.iter().map(|found| found.partition).collect::<Vec<_>>(), [3, 3, 0]);
-    assert!(found[0].read().unwrap().is_none(), "it was never written to");
+    assert!(found[0].open().unwrap().is_none(), "it was never written to");
     for (found, at) in [(&found[1], 0), (&found[2], 1)] {
-        let store = found.read().unwrap().expect("it was written to");
+        let store = found.open().unwrap().expect("it was written to");
         assert_eq!(store.meta().unwrap(), Some(meta(at)));
         assert_eq!(store.get(&entry_key("a")).unwrap(), Some(b"1".to_vec()));
         let mut keys = Vec::new();
@@ -121,6 +121,6 @@ fn survey_finds_stores_in_all_slots_and_changes_nothing() {
         }
         assert_eq!(keys, [entry_key("a"), entry_key("b")]);
     }
-    assert_eq!(listed(&aside::aside_of(&dir)), before);
+    assert_eq!(listed(&aside::aside_path(&dir)), before);
     assert!(Survey::of_folder(&root.path().join("none")).stores("payments", "orders").unwrap().is_empty());
 }

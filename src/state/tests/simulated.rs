@@ -1,5 +1,5 @@
-//! The simulated disk's stores against RocksDB: the same calls, the same results; and its faults, which are the
-//! same as the real ones (`damage` shows those).
+//! Goal: the same calls have the same results on the simulated disk and on RocksDB, and the simulated disk's faults are
+//! the same as the real ones, which `damage` tests.
 
 use std::ops::Range;
 
@@ -95,7 +95,7 @@ impl Side {
         Self { memory, dir, store, calls: 0, is_loading: false }
     }
 
-    /// Executes it, and describes everything observable.
+    /// Makes the call, and describes everything observable.
     fn run(&mut self, op: &Op) -> String {
         self.calls += 1;
         let (at, is_loading) = (self.calls, self.is_loading);
@@ -120,10 +120,10 @@ impl Side {
                 let mut buffer = LoadBuffer::new();
                 records.iter().for_each(|(key, value)| buffer.put(key, value.as_deref()));
                 let loaded = store.load(buffer, loading(at));
-                // When a load is ready is not specified.
+                // It is not specified when a load is ready, so all loads are finished.
                 format!("{loaded:?} {:?}", store.finish_loads())
             }
-            Op::FinishLoads | Op::Load { .. } => format!("{:?} {:?}", store.finish_loads(), store.take_loaded()),
+            Op::FinishLoads | Op::Load { .. } => format!("{:?} {:?}", store.finish_loads(), store.ingest_ready_loads()),
             Op::Apply(records) => {
                 let mut buffer = LoadBuffer::new();
                 records.iter().for_each(|(key, value)| buffer.put(key, value.as_deref()));
@@ -131,23 +131,23 @@ impl Side {
                 format!("{:?}", store.apply(buffer, &meta(at)))
             }
             Op::KeepCopy => {
-                let kept = aside::keep_copy(store, &self.dir, &self.memory);
-                format!("{:?} {:?}", kept.map_err(|_| "refused"), aside::stands_aside(&self.dir, &self.memory))
+                let copy_result = aside::copy_aside(store, &self.dir, &self.memory);
+                format!("{:?} {:?}", copy_result.map_err(|_| "refused"), aside::is_set_aside(&self.dir, &self.memory))
             }
             Op::Flush => format!("{:?}", store.flush()),
             Op::SetAside | Op::PutBack | Op::PutBackOver | Op::RemoveAside | Op::Recover => {
                 self.store = None;
                 let (dir, memory) = (&self.dir, &self.memory);
-                let done = match op {
+                let result = match op {
                     Op::SetAside => aside::set_aside(dir, memory),
-                    Op::PutBack => aside::remove_built(dir, memory).and_then(|()| aside::put_back(dir, memory)),
-                    // Never over an existing one.
+                    Op::PutBack => aside::remove_store(dir, memory).and_then(|()| aside::put_back(dir, memory)),
+                    // Fails: an existing store is not overwritten.
                     Op::PutBackOver => aside::put_back(dir, memory),
                     Op::RemoveAside => aside::remove_aside(dir, memory),
-                    // Killed before another was started.
+                    // As if the process was killed before a successor was begun.
                     _ => aside::set_aside(dir, memory).and_then(|()| aside::recover(dir, memory)),
                 };
-                let outcome = format!("{:?} {:?}", done.map_err(|_| "refused"), aside::stands_aside(dir, memory));
+                let outcome = format!("{:?} {:?}", result.map_err(|_| "refused"), aside::is_set_aside(dir, memory));
                 self.store = Some(Store::open(&self.dir, &self.memory).unwrap());
                 let meta = self.store().meta().unwrap();
                 self.is_loading = meta.is_some_and(|meta| meta.token.is_none());
@@ -156,16 +156,16 @@ impl Side {
             Op::Reopen => {
                 self.store = None;
                 self.store = Some(Store::open(&self.dir, &self.memory).unwrap());
-                // The meta says that it is being restored.
+                // The meta says whether the store is being restored.
                 let meta = self.store().meta().unwrap();
                 self.is_loading = meta.is_some_and(|meta| meta.token.is_none());
                 String::new()
             }
-            Op::WipeWhileOpen => kind(&aside::remove_built(&self.dir, &self.memory).unwrap_err()),
+            Op::WipeWhileOpen => kind(&aside::remove_store(&self.dir, &self.memory).unwrap_err()),
             Op::Wipe => {
                 self.store = None;
-                aside::remove_built(&self.dir, &self.memory).unwrap();
-                aside::remove_built(&self.dir, &self.memory).unwrap();
+                aside::remove_store(&self.dir, &self.memory).unwrap();
+                aside::remove_store(&self.dir, &self.memory).unwrap();
                 self.store = Some(Store::open(&self.dir, &self.memory).unwrap());
                 self.is_loading = false;
                 String::new()
@@ -175,8 +175,8 @@ impl Side {
                 let mut keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
                 keys.sort_unstable();
                 let mut found = Vec::new();
-                let asked = store.get_sorted(&keys, |at, value| found.push((at, value.map(<[u8]>::to_vec))));
-                format!("{asked:?} {found:?}")
+                let lookup_result = store.get_sorted(&keys, |at, value| found.push((at, value.map(<[u8]>::to_vec))));
+                format!("{lookup_result:?} {found:?}")
             }
             Op::Scan { after, keys_max } => {
                 let mut seen = Vec::new();
@@ -231,28 +231,28 @@ fn three_commits(disk: &SimulatedDisk, dir: &Path) -> Store {
     store
 }
 
-fn stands_at(disk: &SimulatedDisk, dir: &Path) -> usize {
+fn committed_number(disk: &SimulatedDisk, dir: &Path) -> usize {
     let store = Store::open(dir, &disk.memory()).unwrap();
     let at = store.meta().unwrap().as_ref().map_or(0, offset);
-    assert_eq!(contents(&store).unwrap().len(), at, "it is whole");
+    assert_eq!(contents(&store).unwrap().len(), at, "the state is not that after commit {at}");
     at
 }
 
 #[test]
 fn crash_undoes_the_chosen_number_of_unflushed_commits() {
-    for kept in 0..=2 {
+    for kept_commits in 0..=2 {
         let (disk, dir) = (disk_without_memtables(), Path::new("a"));
         let mut store = three_commits(&disk, dir);
         disk.crash(|batches| {
             assert_eq!(batches, 2);
-            kept
+            kept_commits
         });
         // The dead process's further calls have no effect.
         store.set_meta(&meta(9)).unwrap();
         assert!(store.flush().is_err());
-        assert_eq!(stands_at(&disk, dir), 1 + kept);
+        assert_eq!(committed_number(&disk, dir), 1 + kept_commits);
         drop(store);
-        assert_eq!(stands_at(&disk, dir), 1 + kept);
+        assert_eq!(committed_number(&disk, dir), 1 + kept_commits);
     }
 }
 
@@ -266,7 +266,7 @@ fn table_files_survive_a_crash_and_are_ahead_of_the_meta() {
         buffer.put(&entry_key(&number.to_string()), Some(b"it"));
         store.load(buffer, loading(number)).unwrap();
     }
-    assert_eq!(store.take_loaded().unwrap(), 2, "nothing is built at once");
+    assert_eq!(store.ingest_ready_loads().unwrap(), 2, "no load is ready at once");
     store.finish_loads().unwrap();
     disk.crash(|_| 0);
     drop(store);
@@ -280,20 +280,20 @@ fn full_disk_is_reported_and_leaves_an_earlier_commit() {
     let (disk, dir) = (disk_without_memtables(), Path::new("a"));
     let mut store = three_commits(&disk, dir);
     disk.set_full(Some(1));
-    // One is written, two wait in memory, and there is no room for a fourth.
+    // One write reaches the disk, two tables are pending in memory, and there is no room for a fourth.
     (0..3).for_each(|_| store.set_meta(&meta(3)).unwrap());
     assert!(matches!(store.set_meta(&meta(3)), Err(Error::Full { .. })));
     assert!(matches!(store.flush(), Err(Error::Full { .. })));
     drop(store);
     assert!(matches!(Store::open(dir, &disk.memory()), Err(Error::Full { .. })));
     disk.set_full(None);
-    assert_eq!(stands_at(&disk, dir), 1);
+    assert_eq!(committed_number(&disk, dir), 1);
 }
 
 #[test]
 fn damage_is_reported_on_open_or_read_and_gone_after_a_wipe() {
     let (disk, dir) = (SimulatedDisk::new(Loads::default(), Memtables::UNBOUNDED), Path::new("a"));
-    assert!(!disk.damage(dir, 0), "there is nothing");
+    assert!(!disk.damage(dir, 0), "there is no store to damage");
     drop(three_commits(&disk, dir));
     assert!(disk.damage(dir, 3));
     let store = Store::open(dir, &disk.memory()).unwrap();
@@ -303,18 +303,18 @@ fn damage_is_reported_on_open_or_read_and_gone_after_a_wipe() {
     }
     drop(store);
     assert!(matches!(Store::open(dir, &disk.memory()), Err(Error::Damaged { .. })));
-    aside::remove_built(dir, &disk.memory()).unwrap();
-    assert_eq!(stands_at(&disk, dir), 0);
+    aside::remove_store(dir, &disk.memory()).unwrap();
+    assert_eq!(committed_number(&disk, dir), 0);
 }
 
 #[test]
-fn old_copy_is_unchanged() {
+fn copy_of_a_simulated_store_has_only_flushed_commits() {
     let (disk, dir) = (SimulatedDisk::new(Loads::default(), Memtables::UNBOUNDED), Path::new("a"));
     let store = three_commits(&disk, dir);
     let copy = disk.copy(dir);
     drop(store);
     assert_eq!(disk.folders(), [dir.to_owned()]);
-    assert_eq!(stands_at(&disk, dir), 3);
+    assert_eq!(committed_number(&disk, dir), 3);
     disk.put_back(dir, copy);
-    assert_eq!(stands_at(&disk, dir), 1);
+    assert_eq!(committed_number(&disk, dir), 1);
 }

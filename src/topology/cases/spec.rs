@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::dedup::path::Number;
 use crate::dedup::{Reason, Verdict};
-use crate::effect::call::Codes;
+use crate::effect::call::StatusCodes;
 use crate::topology::cases::{ExpectedParameter, GivenAttempt, KeySeen, Silence, TIMESTAMP_MS};
 use crate::topology::keys;
 use crate::yaml::{Field, Fields, Node, Place, Placed, Text, Value};
@@ -447,9 +447,9 @@ impl SpecReader<'_, '_> {
 
 /// A status code.
 fn code(text: &str) -> Option<u16> {
-    match Codes::parse(text)? {
-        Codes::One(code) => Some(code),
-        Codes::Hundred(_) => None,
+    match StatusCodes::parse(text)? {
+        StatusCodes::One(code) => Some(code),
+        StatusCodes::Hundred(_) => None,
     }
 }
 

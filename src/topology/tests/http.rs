@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{load_with, topology};
 use crate::dedup::{Action, OnNull, Path};
-use crate::effect::call::{Answer, Class, Jitter, KeyWindow, OnInDoubt, OnUnavailable, Reserve, Retry, Status};
+use crate::effect::call::{AttemptOutcome, Class, Jitter, KeyWindow, OnInDoubt, OnUnavailable, Reserve, Retry, Status};
 use crate::topology::Topology;
 use crate::topology::cases::{Expected, ExpectedResult, GivenAttempt, KeySeen, Silence};
 use crate::topology::sink::http::{Body, Http, Json, Method};
@@ -102,7 +102,7 @@ fn every_key_is_read() {
     assert_eq!(http.terms.rate, Some(Rate { calls: 30, per: second(60) }));
     let retry = Retry { first: second(1), factor: 3, max: second(60), jitter: Jitter::None, attempts: 1 };
     assert_eq!(http.terms.policy.retry, retry);
-    let class = |code| http.terms.policy.answers.read(&Answer::Status(Status::of(code)), true).class;
+    let class = |code| http.terms.policy.answers.read(&AttemptOutcome::Status(Status::of(code)), true).class;
     assert_eq!([class(404), class(422), class(500)], [Class::Done, Class::Again, Class::Again]);
     assert_eq!((http.terms.on_rejected, http.terms.on_conflict), (Action::Drop, Action::Fail));
     assert_eq!(http.terms.result, Some(Results { topic: text("done"), max: 1024 }));

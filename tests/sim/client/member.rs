@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ratchet::cluster::kafka::client::{Membership as Proof, Reading};
+use ratchet::cluster::kafka::client::{FetchClient, Membership as Proof};
 use ratchet::cluster::kafka::epochs::Epochs;
 use ratchet::cluster::kafka::wire::writer::Group;
 use ratchet::cluster::{self, Error, ErrorKind, GroupEvent, OffsetCommit, RecordBatch, Waker};
@@ -32,7 +32,7 @@ struct Slot {
 pub struct Member {
     process: Process,
     membership: Membership,
-    reading: Reading,
+    reading: FetchClient,
     epochs: Arc<Epochs>,
     slots: Vec<Slot>,
     left: bool,
@@ -60,7 +60,7 @@ impl Proof for Metadata {
 }
 
 impl Member {
-    pub fn join(process: Process, group: &str, topics: &[Arc<str>], reading: Reading) -> Self {
+    pub fn join(process: Process, group: &str, topics: &[Arc<str>], reading: FetchClient) -> Self {
         let membership = Membership::begin(process.clone(), group.into(), topics.to_vec());
         Self {
             process,

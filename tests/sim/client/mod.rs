@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ratchet::cluster::kafka::client::{Accepted, ClientSettings, Reading};
+use ratchet::cluster::kafka::client::{AcceptedLogins, ClientSettings, FetchClient};
 use ratchet::cluster::kafka::wire::brokers::{self, Address};
 use ratchet::cluster::kafka::wire::fetcher::FetchSettings;
 use ratchet::cluster::kafka::wire::writer::WriteSettings;
@@ -102,7 +102,7 @@ pub struct Clients {
     pub brokers: ClientSettings,
     pub fetch: Arc<FetchSettings>,
     pub write: Arc<WriteSettings>,
-    pub accepted: Accepted,
+    pub accepted: AcceptedLogins,
 }
 
 impl Clients {
@@ -131,7 +131,7 @@ impl Clients {
             brokers: ClientSettings::simulated(brokers, bootstrap, Arc::new(Nets(process.clone()))),
             fetch: Arc::new(fetch),
             write: Arc::new(write),
-            accepted: Accepted::default(),
+            accepted: AcceptedLogins::default(),
         }
     }
 }
@@ -274,7 +274,7 @@ impl Cluster for Sim {
 
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
         let Clients { brokers, fetch, accepted, .. } = &*self.clients;
-        Ok(Member::join(self.process.clone(), group, topics, Reading::new(brokers, fetch, accepted)))
+        Ok(Member::join(self.process.clone(), group, topics, FetchClient::new(brokers, fetch, accepted)))
     }
 
     fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {

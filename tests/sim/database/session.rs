@@ -1,7 +1,8 @@
 //! The driver's part: the engine's traits on the simulated database, in simulated time.
 
 use ratchet::effect::{
-    Answer, Claimed, Complete, Effects, Error, ErrorKind, Failed, Mark, Rejected, RowKey, Session, Sink, Step,
+    Answer, ClaimedRow, CommitError, Effects, Error, ErrorKind, RedoBuilder, Rejected, RowKey, RowMark, Session, Sink,
+    Step,
 };
 use ratchet::format::Token;
 
@@ -63,7 +64,7 @@ const LATER: Time = 30 * MS;
 /// A step that is carried out later.
 struct Postponed {
     key: RowKey,
-    mark: Mark,
+    mark: RowMark,
     token: Token,
     next: i64,
     effects: Effects,
@@ -80,7 +81,7 @@ impl Postponed {
 /// Redos that are complete.
 struct Kept<'a>(&'a [Postponed]);
 
-impl Complete for Kept<'_> {
+impl RedoBuilder for Kept<'_> {
     fn redo(&mut self, step: usize, _answers: &[Answer]) -> Vec<u8> {
         self.0[step].redo.clone()
     }
@@ -256,7 +257,7 @@ impl Client {
     }
 
     /// Carries a transaction out some time later.
-    fn postpone(&mut self, steps: &[Step<'_>], redos: &mut dyn Complete) {
+    fn postpone(&mut self, steps: &[Step<'_>], redos: &mut dyn RedoBuilder) {
         let own = |(number, step): (usize, &Step<'_>)| Postponed {
             key: step.key.clone(),
             mark: step.mark.clone(),
@@ -274,7 +275,7 @@ impl Client {
         });
     }
 
-    fn attempt(&mut self, steps: &[Step<'_>], redos: &mut dyn Complete) -> Result<(), Trouble> {
+    fn attempt(&mut self, steps: &[Step<'_>], redos: &mut dyn RedoBuilder) -> Result<(), Trouble> {
         self.begin(steps)?;
         let is_new = self.fill_inbox(steps)?;
         for (number, step) in steps.iter().enumerate() {
@@ -361,14 +362,14 @@ impl Client {
         Ok(refused)
     }
 
-    fn failed(&mut self, trouble: Trouble, steps: &[Step<'_>]) -> Failed {
+    fn failed(&mut self, trouble: Trouble, steps: &[Step<'_>]) -> CommitError {
         let trouble = match trouble {
             Trouble::Code(Code::Refused(message)) => match self.name_refused(steps) {
                 Ok(refused) if refused.is_empty() => Trouble::Code(Code::Refused(message)),
                 Ok(refused) => {
                     self.roll_back();
                     self.process.lock().reach(coverage::RECORD_REFUSED);
-                    return Failed::Rejected(refused);
+                    return CommitError::Rejected(refused);
                 }
                 Err(trouble) => trouble,
             },
@@ -378,37 +379,37 @@ impl Client {
         match trouble {
             Trouble::Fenced(steps) => {
                 self.process.lock().reach(coverage::ROW_FENCED);
-                Failed::Fenced(steps)
+                CommitError::Fenced(steps)
             }
-            Trouble::Unknown => Failed::Unknown(error(&Code::Gone)),
+            Trouble::Unknown => CommitError::Unknown(error(&Code::Gone)),
             Trouble::RefusedAtCommit(message) => {
                 self.process.lock().reach(coverage::REFUSED_AT_COMMIT);
                 let mut all = steps.iter().enumerate().filter(|(_, step)| !step.effects.is_empty());
                 match (all.next(), all.next()) {
                     (Some((step, of)), None) if of.effects.len() == 1 => {
-                        Failed::Rejected(vec![Rejected { step, effect: 0, message }])
+                        CommitError::Rejected(vec![Rejected { step, effect: 0, message }])
                     }
-                    _ => Failed::Refused(message),
+                    _ => CommitError::Refused(message),
                 }
             }
-            Trouble::Code(code) => Failed::Held(error(&code)),
+            Trouble::Code(code) => CommitError::Held(error(&code)),
         }
     }
 }
 
 impl Session for Client {
-    fn claim(&mut self, key: &RowKey, may_insert: bool) -> Result<Option<Claimed>, Error> {
+    fn claim(&mut self, key: &RowKey, may_insert: bool) -> Result<Option<ClaimedRow>, Error> {
         self.process.maybe_panic();
         let claimed = self.ask("claim", |server, connection| server.claim(connection, key, may_insert));
         claimed.map_err(|code| error(&code))
     }
 
-    fn look(&mut self, keys: &[RowKey]) -> Result<Vec<Option<Mark>>, Error> {
+    fn look(&mut self, keys: &[RowKey]) -> Result<Vec<Option<RowMark>>, Error> {
         self.process.maybe_panic();
         self.ask("look", |server, connection| server.look(connection, keys)).map_err(|code| error(&code))
     }
 
-    fn commit(&mut self, steps: &[Step<'_>], redos: &mut dyn Complete) -> Result<(), Failed> {
+    fn commit(&mut self, steps: &[Step<'_>], redos: &mut dyn RedoBuilder) -> Result<(), CommitError> {
         self.process.maybe_panic();
         if is_told(Lie::KafkaBeforeSink) && self.kind == Kind::Position {
             self.postpone(steps, redos);

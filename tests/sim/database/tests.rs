@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ratchet::effect::{Effects, Mark, RowKey};
+use ratchet::effect::{Effects, RowKey, RowMark};
 use ratchet::format::Token;
 
 use crate::kafka::{MS, SECOND};
@@ -29,7 +29,7 @@ fn effects(amount: &str) -> Effects {
 }
 
 /// A server with the row, claimed once.
-fn server() -> (Server, u64, Mark) {
+fn server() -> (Server, u64, RowMark) {
     let mut server = Server::new();
     let connection = server.connect(0).unwrap();
     let mark = server.claim(connection, &key(), true).unwrap().unwrap().row.mark;
@@ -37,7 +37,12 @@ fn server() -> (Server, u64, Mark) {
 }
 
 /// Opens a transaction with one effect.
-fn open(server: &mut Server, connection: u64, (mark, transaction): (&Mark, u64), amount: &str) -> Result<bool, Code> {
+fn open(
+    server: &mut Server,
+    connection: u64,
+    (mark, transaction): (&RowMark, u64),
+    amount: &str,
+) -> Result<bool, Code> {
     server.begin(connection)?;
     let is_fit = server.update(connection, (&key(), mark), (token(transaction), 8), true)?;
     server.affect(connection, token(transaction), effects(amount).get(0))?;
@@ -121,7 +126,7 @@ fn database_that_goes_back_holds_what_it_held_then() {
     assert_eq!(commit(&mut server, connection), Ok(()));
     let then = server.now + 1;
     server.advance(2 * SECOND);
-    let mark = Mark { token: Some(token(1)), ..mark };
+    let mark = RowMark { token: Some(token(1)), ..mark };
     assert_eq!(open(&mut server, connection, (&mark, 2), "5"), Ok(true));
     assert_eq!(commit(&mut server, connection), Ok(()));
     assert_eq!((server.entries().len(), server.chain(0).len(), server.has_lost(0)), (2, 2, false));

@@ -1,7 +1,7 @@
 //! Statements, as the server carries them out. A statement that needs a row which another transaction has locked says
 //! so, and is tried again: the client waits in its place.
 
-use ratchet::effect::{Call, Claimed, Effect, Mark, Row, RowKey};
+use ratchet::effect::{Call, ClaimedRow, Effect, Row, RowKey, RowMark};
 use ratchet::format::Token;
 
 use crate::kafka::Time;
@@ -51,7 +51,7 @@ impl Server {
     pub fn update(
         &mut self,
         number: u64,
-        (key, mark): (&RowKey, &Mark),
+        (key, mark): (&RowKey, &RowMark),
         (token, next): (Token, i64),
         compares: bool,
     ) -> Result<bool, Code> {
@@ -61,7 +61,7 @@ impl Server {
             return Ok(false);
         }
         let (former, epoch) = (row.mark.token, row.mark.epoch);
-        let row = Row { mark: Mark { epoch, token: Some(token) }, former, redo: None, next };
+        let row = Row { mark: RowMark { epoch, token: Some(token) }, former, redo: None, next };
         self.change(number, Change::Row(key.clone(), row))?;
         Ok(true)
     }
@@ -126,7 +126,7 @@ impl Server {
     }
 
     /// Claims a row: raises its epoch and reads it. `None` if there is none, and may be none.
-    pub fn claim(&mut self, number: u64, key: &RowKey, may_insert: bool) -> Result<Option<Claimed>, Code> {
+    pub fn claim(&mut self, number: u64, key: &RowKey, may_insert: bool) -> Result<Option<ClaimedRow>, Code> {
         if !self.connections.contains_key(&number) {
             return Err(Code::Gone);
         }
@@ -138,14 +138,14 @@ impl Server {
             return Ok(None);
         }
         let former_epoch = found.as_ref().map_or(0, |row| row.mark.epoch);
-        let none = Row { mark: Mark { epoch: 0, token: None }, former: None, redo: None, next: 0 };
+        let none = Row { mark: RowMark { epoch: 0, token: None }, former: None, redo: None, next: 0 };
         let mut row = found.unwrap_or(none);
         row.mark.epoch = former_epoch + 1;
         self.keep(vec![Change::Row(key.clone(), row.clone())]);
-        Ok(Some(Claimed { former_epoch, row }))
+        Ok(Some(ClaimedRow { former_epoch, row }))
     }
 
-    pub fn look(&mut self, number: u64, keys: &[RowKey]) -> Result<Vec<Option<Mark>>, Code> {
+    pub fn look(&mut self, number: u64, keys: &[RowKey]) -> Result<Vec<Option<RowMark>>, Code> {
         if !self.connections.contains_key(&number) {
             return Err(Code::Gone);
         }

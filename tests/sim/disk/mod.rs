@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ratchet::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST};
 use ratchet::state::disk::{self, Files, Read};
-use ratchet::state::{Bound, Bounds, Budget, Error, LoadBuffer, Memory, StateDir};
+use ratchet::state::{BufferBound, Error, LoadBuffer, Memory, MemtableBounds, MemtableBudget, StateDir};
 
 use open::Simulated;
 
@@ -36,7 +36,7 @@ struct Disk {
     /// How many more writes each store accepts while nothing can be flushed; `None` while there is space.
     full: Option<u32>,
     loads: Loads,
-    memtables: Arc<Budget>,
+    memtables: Arc<MemtableBudget>,
     /// A place for each existing buffer.
     buffers: Vec<Weak<()>>,
     /// How often no buffer was free.
@@ -104,16 +104,18 @@ impl SimulatedDisk {
         let Memtables { bytes, records } = memtables;
         // More than all stores together would take if each had one, another before it, and two that wait.
         let all = if bytes == 0 { 0 } else { usize::MAX };
-        let (bytes, records) =
-            (Bounds { all, table: bytes..=bytes }, Bounds { all: records, table: records..=records });
-        let memtables = Arc::new(Budget::new(bytes, records, |_| {}));
+        let (bytes, records) = (
+            MemtableBounds { total: all, table: bytes..=bytes },
+            MemtableBounds { total: records, table: records..=records },
+        );
+        let memtables = Arc::new(MemtableBudget::new(bytes, records, |_| {}));
         let (folders, buffers) = (BTreeMap::new(), Vec::new());
         Self(Arc::new(Mutex::new(Disk { folders, full: None, loads, memtables, buffers, turned_away: 0, opened: 0 })))
     }
 
     /// The memory to open stores on this disk with.
     pub fn memory(&self) -> Memory {
-        Memory::on(Arc::new(self.clone()))
+        Memory::with_disk(Arc::new(self.clone()))
     }
 
     /// Names the folders of its stores.
@@ -275,7 +277,7 @@ impl disk::Disk for SimulatedDisk {
         Some(LoadBuffer::bounded_by(Box::new(BufferPermit { one_read: loads.one_read, _place: place })))
     }
 
-    fn memtables(&self) -> Arc<Budget> {
+    fn memtables(&self) -> Arc<MemtableBudget> {
         Arc::clone(&self.lock().memtables)
     }
 
@@ -292,7 +294,7 @@ struct BufferPermit {
     _place: Arc<()>,
 }
 
-impl Bound for BufferPermit {
+impl BufferBound for BufferPermit {
     fn has_room(&self, buffer: &LoadBuffer, _records: usize) -> bool {
         !self.one_read || buffer.is_empty()
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ratchet::format::{STORE_META_KEY, StoreMeta};
-use ratchet::state::disk::{self, Files, Read, Take};
-use ratchet::state::{Error, Frozen, LoadBuffer};
+use ratchet::state::disk::{self, Files, Ingest, Read};
+use ratchet::state::{Error, FrozenMemtable, LoadBuffer};
 
 use super::{Disk, Folder, Map, Records, SimulatedDisk, Step, apply, damaged, full, owned, scan};
 
@@ -19,7 +19,7 @@ pub struct Simulated {
     live: Map,
     under_way: VecDeque<UnderWay>,
     /// Memtables that are not in the store yet, in order.
-    tables: VecDeque<(Arc<Frozen>, Stage)>,
+    tables: VecDeque<(Arc<FrozenMemtable>, Stage)>,
     file_bytes_min: usize,
 }
 
@@ -166,12 +166,12 @@ impl Files for Simulated {
         Ok(())
     }
 
-    fn takes_at_once(&self, buffer: &LoadBuffer) -> bool {
+    fn fits_one_write(&self, buffer: &LoadBuffer) -> bool {
         buffer.bytes() < self.file_bytes_min
     }
 
     /// Sorts it at once.
-    fn load(&mut self, mut buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
+    fn add_load(&mut self, mut buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
         let is_file = buffer.bytes() >= self.file_bytes_min && !buffer.is_empty();
         let mut built = buffer.sort(&self.dir);
         if is_file && self.disk.lock().full.is_some() {
@@ -181,20 +181,20 @@ impl Files for Simulated {
         Ok(())
     }
 
-    fn add(&mut self, table: Arc<Frozen>) -> Result<(), Error> {
+    fn add_memtable(&mut self, table: Arc<FrozenMemtable>) -> Result<(), Error> {
         self.tables.push_back((table, Stage::New));
         Ok(())
     }
 
-    fn take_over(&mut self, take: Take) -> Result<usize, Error> {
+    fn ingest_pending(&mut self, mode: Ingest) -> Result<usize, Error> {
         while let Some((table, stage)) = self.tables.front_mut() {
             let is_file = table.bytes() >= self.file_bytes_min;
             match stage {
-                Stage::New if is_file && take != Take::All => {
+                Stage::New if is_file && mode != Ingest::All => {
                     *stage = Stage::LookedAt;
                     break;
                 }
-                Stage::Failed if take == Take::Ready => break,
+                Stage::Failed if mode == Ingest::Ready => break,
                 Stage::New | Stage::LookedAt | Stage::Failed => *stage = Stage::Failed,
             }
             let table = Arc::clone(table);
@@ -211,7 +211,7 @@ impl Files for Simulated {
             self.tables.pop_front();
         }
         while let Some(first) = self.under_way.front_mut() {
-            if take != Take::All && !first.was_looked_at {
+            if mode != Ingest::All && !first.was_looked_at {
                 first.was_looked_at = true;
                 break;
             }

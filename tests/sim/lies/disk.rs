@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ratchet::format::{STORE_META_KEY, StoreMeta};
-use ratchet::state::disk::{Disk, Files, Read, Records, Take};
-use ratchet::state::{Budget, Error, Frozen, LoadBuffer};
+use ratchet::state::disk::{Disk, Files, Ingest, Read, Records};
+use ratchet::state::{Error, FrozenMemtable, LoadBuffer, MemtableBudget};
 
 use super::{Lie, is_told};
 
@@ -52,7 +52,7 @@ impl Disk for LyingDisk {
         self.0.load_buffer()
     }
 
-    fn memtables(&self) -> Arc<Budget> {
+    fn memtables(&self) -> Arc<MemtableBudget> {
         self.0.memtables()
     }
 
@@ -116,23 +116,23 @@ impl Files for Lying {
         self.files.copy(to)
     }
 
-    fn takes_at_once(&self, buffer: &LoadBuffer) -> bool {
-        self.files.takes_at_once(buffer)
+    fn fits_one_write(&self, buffer: &LoadBuffer) -> bool {
+        self.files.fits_one_write(buffer)
     }
 
-    fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
-        self.files.load(buffer, meta)
+    fn add_load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
+        self.files.add_load(buffer, meta)
     }
 
-    fn add(&mut self, table: Arc<Frozen>) -> Result<(), Error> {
+    fn add_memtable(&mut self, table: Arc<FrozenMemtable>) -> Result<(), Error> {
         if is_told(Lie::MetaBeforeEntries) {
             self.files.write(&|_| {}, 0, table.meta())?;
         }
-        self.files.add(table)
+        self.files.add_memtable(table)
     }
 
-    fn take_over(&mut self, take: Take) -> Result<usize, Error> {
-        let taken = self.files.take_over(take);
+    fn ingest_pending(&mut self, mode: Ingest) -> Result<usize, Error> {
+        let taken = self.files.ingest_pending(mode);
         self.has_lied |= taken.is_err() && is_told(Lie::StoreErrorIgnored);
         if self.has_lied { Ok(0) } else { taken }
     }

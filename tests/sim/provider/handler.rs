@@ -11,7 +11,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use ratchet::effect::call::KeyWindow;
 use ratchet::effect::handler::{Attempt, Ended, Handler, Settings};
-use ratchet::effect::provider::{self, CallNumber, Calls, Heard, Told};
+use ratchet::effect::provider::{self, AttemptEnd, CallNumber, Calls, HandlerReport};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::judge::coverage;
@@ -61,7 +61,7 @@ struct Shared(Mutex<Desk>);
 struct Desk {
     /// What nobody has begun.
     queue: VecDeque<provider::Request>,
-    heard: VecDeque<Heard>,
+    heard: VecDeque<AttemptEnd>,
     committed: Vec<(CallNumber, i64)>,
     abandoned: Vec<CallNumber>,
     in_flight: usize,
@@ -79,7 +79,7 @@ struct HandlerCalls {
     process: Process,
     shared: Arc<Shared>,
     task: usize,
-    told: Receiver<Told>,
+    told: Receiver<HandlerReport>,
 }
 
 impl Calls for HandlerCalls {
@@ -89,12 +89,12 @@ impl Calls for HandlerCalls {
         self.process.wake(self.task);
     }
 
-    fn take(&mut self) -> Option<Heard> {
+    fn take(&mut self) -> Option<AttemptEnd> {
         if self.process.is_dead() {
             return None;
         }
         let heard = self.shared.desk().heard.pop_front()?;
-        self.process.lock().note("heard", format_args!("{} {} {:?}", heard.number, heard.attempt, heard.answer));
+        self.process.lock().note("heard", format_args!("{} {} {:?}", heard.number, heard.attempt, heard.outcome));
         Some(heard)
     }
 
@@ -108,13 +108,13 @@ impl Calls for HandlerCalls {
         self.shared.desk().in_flight
     }
 
-    fn told(&mut self) -> Option<Told> {
+    fn take_report(&mut self) -> Option<HandlerReport> {
         let told = self.told.try_recv().ok()?;
         self.process.lock().note("told", format_args!("{told:?}"));
         Some(told)
     }
 
-    fn journaled(&mut self, number: CallNumber, first_at_ms: i64) {
+    fn resume_after_commit(&mut self, number: CallNumber, first_at_ms: i64) {
         self.shared.desk().committed.push((number, first_at_ms));
         self.process.wake(self.task);
     }
@@ -150,13 +150,13 @@ struct Lane {
     outside: Arc<Outside>,
     handler: Handler,
     /// What is told goes to the lane once it is seen here.
-    tell: Sender<Told>,
-    told: (Sender<Told>, Receiver<Told>),
+    tell: Sender<HandlerReport>,
+    told: (Sender<HandlerReport>, Receiver<HandlerReport>),
     runs: BTreeMap<CallNumber, Run>,
 }
 
 impl Lane {
-    fn new(outside: Arc<Outside>, tell: Sender<Told>) -> Self {
+    fn new(outside: Arc<Outside>, tell: Sender<HandlerReport>) -> Self {
         let clock = {
             let process = outside.process.clone();
             move || process.lock().wall_ms(process.number)
@@ -273,9 +273,9 @@ impl Lane {
         let Run { attempt: made, number, numbered: attempt, began, .. } = run;
         let took = Duration::from_micros(now - began);
         let (answer, body, message) = match ended.unwrap_or_else(|| made.overdue(Duration::from_micros(TIMEOUT))) {
-            Ended::Over { answer, body, message } => (answer, body, message),
-            Ended::Stops(reason) => return drop(self.tell.send(Told::Stops { number, attempt, reason })),
+            Ended::Over { outcome: answer, body, message } => (answer, body, message),
+            Ended::Stops(reason) => return drop(self.tell.send(HandlerReport::Stops { number, attempt, reason })),
         };
-        shared.desk().heard.push_back(Heard { number, attempt, answer, body, message, took });
+        shared.desk().heard.push_back(AttemptEnd { number, attempt, outcome: answer, body, message, duration: took });
     }
 }

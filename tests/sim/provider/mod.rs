@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ratchet::effect::call::{Answer, RetryAfter, Status};
-use ratchet::effect::provider::{Body, Heard};
+use ratchet::effect::call::{AttemptOutcome, RetryAfter, Status};
+use ratchet::effect::provider::{AttemptEnd, Body};
 
 use crate::kafka::{SECOND, Time};
 use crate::random::Random;
@@ -137,7 +137,7 @@ enum Event {
     /// What was under way is done.
     Done(Request, u16, Vec<u8>),
     /// A client hears of an attempt.
-    Heard(u64, Heard),
+    Heard(u64, AttemptEnd),
     /// A statement arrives at the database.
     Executes(Statement),
     /// The database learns that the client of a session is gone.
@@ -149,7 +149,7 @@ enum Event {
 /// What a step of a handler waits for.
 #[derive(Clone, Debug)]
 enum Mail {
-    Heard(Heard),
+    Heard(AttemptEnd),
     Said(Said),
     Alarm,
 }
@@ -162,7 +162,7 @@ pub struct Server {
     keys: BTreeMap<String, Remembered>,
     acts: Vec<Act>,
     /// What clients have not taken yet.
-    heard: BTreeMap<u64, VecDeque<Heard>>,
+    heard: BTreeMap<u64, VecDeque<AttemptEnd>>,
     mail: BTreeMap<u64, Vec<(u64, Mail)>>,
     table: Table,
     /// The steps that have begun.
@@ -353,11 +353,14 @@ impl Server {
         let wants_wait = code == 429 && self.random.permille(500);
         let retry_after = wants_wait.then(|| RetryAfter::Seconds(self.random.below(2)));
         let names_key = code == 422 && body.starts_with(b"the idempotency-key");
-        let answer = Answer::Status(Status { code, retry_after, names_key, is_replayed });
+        let answer = AttemptOutcome::Status(Status { code, retry_after, names_key, is_replayed });
         let took = std::time::Duration::from_micros(at - sent_at);
         self.at(
             at,
-            Event::Heard(client, Heard { number, attempt, answer, body: Body::Whole(body), message: None, took }),
+            Event::Heard(
+                client,
+                AttemptEnd { number, attempt, outcome: answer, body: Body::Whole(body), message: None, duration: took },
+            ),
         );
     }
 
@@ -367,7 +370,8 @@ impl Server {
         let at = (sent_at + TIMEOUT).max(self.now);
         let took = std::time::Duration::from_micros(TIMEOUT);
         let message = Some("no answer".to_owned());
-        let heard = Heard { number, attempt, answer: Answer::Lost, body: Body::None, message, took };
+        let heard =
+            AttemptEnd { number, attempt, outcome: AttemptOutcome::Lost, body: Body::None, message, duration: took };
         self.at(at, Event::Heard(client, heard));
     }
 }

@@ -9,9 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use ratchet::StepError;
-use ratchet::effect::call::{Answer, RetryAfter, Status};
-use ratchet::effect::handler::{Came, Key};
-use ratchet::effect::provider::{Body, Heard};
+use ratchet::effect::call::{AttemptOutcome, RetryAfter, Status};
+use ratchet::effect::handler::{Key, StepOutcome};
+use ratchet::effect::provider::{AttemptEnd, Body};
 
 use crate::judge::coverage;
 use crate::kafka::{MS, Partition, SECOND, Time};
@@ -215,7 +215,7 @@ impl Outside {
     }
 
     /// A step that is a transaction of the database.
-    pub async fn transact(&self, asked: Asked<'_>, key: &Key) -> Result<Came, StepError> {
+    pub async fn transact(&self, asked: Asked<'_>, key: &Key) -> Result<StepOutcome, StepError> {
         let until = {
             let mut state = self.process.lock();
             self.begins(&mut state, asked);
@@ -326,10 +326,10 @@ impl Server {
     }
 }
 
-fn came(row: Row) -> Came {
+fn came(row: Row) -> StepOutcome {
     match row {
-        Row::Done(serial) => Came::Done(serial.to_string().into_bytes()),
-        Row::Refused(reason) => Came::Rejected(reason),
+        Row::Done(serial) => StepOutcome::Done(serial.to_string().into_bytes()),
+        Row::Refused(reason) => StepOutcome::Rejected(reason),
     }
 }
 
@@ -341,8 +341,8 @@ enum Told {
 }
 
 /// What somebody who writes a handler makes of an answer.
-fn read(heard: &Heard) -> Told {
-    let Answer::Status(Status { code, retry_after, .. }) = heard.answer else {
+fn read(heard: &AttemptEnd) -> Told {
+    let AttemptOutcome::Status(Status { code, retry_after, .. }) = heard.outcome else {
         return Told::Other(Err(StepError::unknown("no answer")));
     };
     match code {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet::effect::call::{Answer, KeyWindow};
-use ratchet::effect::provider::{self, Asks, Body, CallNumber, Calls, Heard};
+use ratchet::effect::call::{AttemptOutcome, KeyWindow};
+use ratchet::effect::provider::{self, AttemptEnd, Body, CallNumber, Calls, Payload};
 
 use crate::judge::coverage;
 use crate::kafka::{MS, SECOND, Time};
@@ -82,7 +82,7 @@ struct Client {
     client: u64,
     queue: VecDeque<provider::Request>,
     on_wire: usize,
-    ready: VecDeque<Heard>,
+    ready: VecDeque<AttemptEnd>,
 }
 
 impl Client {
@@ -105,8 +105,8 @@ impl Client {
     }
 
     fn send(&mut self, request: &provider::Request) {
-        let provider::Request { number, attempt, first_at_ms, asks, .. } = request;
-        let Asks::Http(rendered) = asks else { panic!("{asks:?} goes to a provider") };
+        let provider::Request { number, attempt, first_at_ms, payload: asks, .. } = request;
+        let Payload::Http(rendered) = asks else { panic!("{asks:?} goes to a provider") };
         let wall_ms = {
             let state = self.process.lock();
             state.wall_ms(self.process.number)
@@ -114,12 +114,19 @@ impl Client {
         let is_late = self.kind.has_key() && !window().allows(*first_at_ms, wall_ms);
         let is_down = self.with(|server| server.is_down());
         if is_late || is_down {
-            let answer = if is_late { Answer::TooLate } else { Answer::NotSent };
+            let answer = if is_late { AttemptOutcome::TooLate } else { AttemptOutcome::NotSent };
             if is_late {
                 self.process.lock().reach(coverage::TOO_LATE);
             }
             let (body, message, took) = (Body::None, Some("not sent".to_owned()), Duration::ZERO);
-            return self.ready.push_back(Heard { number: *number, attempt: *attempt, answer, body, message, took });
+            return self.ready.push_back(AttemptEnd {
+                number: *number,
+                attempt: *attempt,
+                outcome: answer,
+                body,
+                message,
+                duration: took,
+            });
         }
         let mut state = self.process.lock();
         if *state.is_committing() {
@@ -145,7 +152,7 @@ impl Calls for Client {
         self.pump();
     }
 
-    fn take(&mut self) -> Option<Heard> {
+    fn take(&mut self) -> Option<AttemptEnd> {
         if self.process.is_dead() {
             return None;
         }
@@ -153,7 +160,7 @@ impl Calls for Client {
         let heard = self.with(|server| server.heard.entry(client).or_default().pop_front());
         if let Some(heard) = heard {
             self.on_wire -= 1;
-            self.process.lock().note("heard", format_args!("{} {} {:?}", heard.number, heard.attempt, heard.answer));
+            self.process.lock().note("heard", format_args!("{} {} {:?}", heard.number, heard.attempt, heard.outcome));
             self.pump();
             return Some(heard);
         }

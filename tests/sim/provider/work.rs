@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ratchet::effect::handler::{Came, Function};
+use ratchet::effect::handler::{Function, StepOutcome};
 use ratchet::{Record, Reply, StepError, Steps};
 
 use crate::random::Random;
@@ -149,7 +149,7 @@ fn compensate(outside: &Arc<Outside>, steps: &mut Steps, (name, by_transaction):
             let came = outside.transact(asked, &key).await?;
             learn(&known, &undone, Known::Done(NOTHING.to_owned()));
             // Nobody wants to know its number.
-            Ok(if matches!(came, Came::Done(_)) { Came::Done(NOTHING.into()) } else { came })
+            Ok(if matches!(came, StepOutcome::Done(_)) { StepOutcome::Done(NOTHING.into()) } else { came })
         });
     }
     steps.compensate(&undo, async move |key| {

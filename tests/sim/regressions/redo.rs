@@ -1,8 +1,8 @@
 //! Playing a redo step by step, while the changelog changes under it.
 
-use ratchet::engine::isolate::Means;
+use ratchet::engine::isolate::LaneParts;
 use ratchet::engine::process::Scratch;
-use ratchet::engine::redoing::{self, Redoing};
+use ratchet::engine::redoing::{self, RedoReplay};
 use ratchet::engine::setback::Setback;
 use ratchet::engine::task::{Phase, Task};
 use ratchet::format::{CHANGELOG_LOST, POSITION_KEY, PositionRecord, RedoRecord, RedoWriter, Token};
@@ -32,7 +32,7 @@ fn redo_is_not_played_where_the_changelog_has_lost_records() {
 
         let mut lane = lane(&site, task, redo, token);
         let setback = play(&site, &mut lane).expect_err("the redo is not played").to_string();
-        let meta = lane.tasks[&0].state.held.as_ref().expect("it is kept").store.meta().expect("a disk");
+        let meta = lane.tasks[&0].state.store.as_ref().expect("it is kept").store.meta().expect("a disk");
         (setback, meta.map(|meta| meta.changelog_offset))
     });
     assert!(setback.contains("its last records were lost"), "{setback}");
@@ -51,12 +51,12 @@ fn store_is_not_the_latest_once_a_redo_is_played() {
         let mut task = site.settled_task();
         site.restore(&mut task);
         // As after a commit of its own.
-        task.state.held.as_mut().expect("it is restored").is_latest = true;
+        task.state.store.as_mut().expect("it is restored").is_latest = true;
         let token = Token { transaction: 3, ..second };
         let redo = redo(&site, token);
         let mut lane = lane(&site, task, redo, token);
         play(&site, &mut lane).expect("nothing is in its way");
-        lane.tasks[&0].state.held.as_ref().expect("it is kept").is_latest
+        lane.tasks[&0].state.store.as_ref().expect("it is kept").is_latest
     });
     assert!(!is_latest);
 }
@@ -66,7 +66,7 @@ fn lane<'a>(site: &'a Site<'a>, task: Task<Sim>, redo: Vec<u8>, token: Token) ->
     let mut lane = Lane::with(site, task);
     let transactor = std::mem::replace(&mut lane.transactor, Lane::transactor(site, "ratchet.shop.9.1"));
     let task = lane.tasks.get_mut(&0).expect("its only one");
-    task.set_phase(Phase::Redoing(Box::new(Redoing::new(transactor, redo, token))));
+    task.set_phase(Phase::Redoing(Box::new(RedoReplay::new(transactor, redo, token))));
     lane
 }
 
@@ -76,10 +76,10 @@ fn play(site: &Site<'_>, lane: &mut Lane<'_>) -> Result<(), Setback> {
     let scratch = &mut Scratch::new(&site.context);
     let Lane { tasks, member, .. } = lane;
     let (context, cluster) = (&site.context, &site.sim);
-    let means = &mut Means { context, cluster, tasks, member, scratch, metrics: &metrics, sink: None };
+    let parts = &mut LaneParts { context, cluster, tasks, member, scratch, metrics: &metrics, sink: None };
     loop {
         site.process.sleep(MS);
-        if redoing::step(means, 0)? {
+        if redoing::step(parts, 0)? {
             return Ok(());
         }
     }

@@ -372,10 +372,10 @@ fn every_task_whose_changelog_has_fallen_back_is_refused() {
         let task = |id| {
             let mut task = site.new_task();
             task.state.dir = task.state.dir.with_file_name(format!("another {id}"));
-            while task.state.held.is_none() {
+            while task.state.store.is_none() {
                 site.step(&mut task);
             }
-            task.state.held.as_mut().expect("just locked").applied.next = ChangelogOffset(9);
+            task.state.store.as_mut().expect("just locked").applied.next = ChangelogOffset(9);
             (id, task)
         };
         let mut tasks: Tasks<Sim> = (0..4).map(task).collect();

@@ -13,7 +13,7 @@ use ratchet::engine::failure::Failure;
 use ratchet::engine::ids::Ids;
 use ratchet::engine::limits::Limits;
 use ratchet::engine::restore::{self, Slice};
-use ratchet::engine::setback::{Setback, Then};
+use ratchet::engine::setback::{Consequence, Setback};
 use ratchet::engine::task::{Phase, Task, Tasks};
 use ratchet::engine::transact::Transactor;
 use ratchet::format::{ChangelogOffset, KIND_IDENTITY, NO_TIME, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
@@ -42,7 +42,7 @@ pub(super) struct Restored {
 
 impl Restored {
     pub(super) fn of(task: &Task<Sim>) -> Self {
-        let held = task.state.held.as_ref().expect("it was restored");
+        let held = task.state.store.as_ref().expect("it was restored");
         Self::of_store(&held.store, Some(held.applied.next))
     }
 
@@ -87,7 +87,7 @@ impl<'a> Lane<'a> {
     /// Commits a transaction that has read the input up to `next`.
     pub(super) fn commit(&mut self, next: i64, (key, value): (Vec<u8>, Vec<u8>)) -> Result<Vec<Failure>, Failure> {
         let context = &self.site.context;
-        let (share, _) = self.transactor.touch(context, 0, &self.tasks[&0].committed).expect("no faults are injected");
+        let (share, _) = self.transactor.enlist(context, 0, &self.tasks[&0].committed).expect("no faults are injected");
         share.position.next = next;
         share.overlay.put(&key, Some(&value));
         self.transactor.seal(context, &mut self.tasks, &self.member, None)?;
@@ -270,6 +270,6 @@ impl<'a> Site<'a> {
 
 /// Why a task was stopped, at once or after retries.
 pub(super) fn reason_of(setback: Setback) -> String {
-    assert!(matches!(setback.then(), Then::Stop | Then::AskAgain), "{setback:?} stops no task");
+    assert!(matches!(setback.consequence(), Consequence::Stop | Consequence::AskAgain), "{setback:?} stops no task");
     setback.to_string()
 }

@@ -9,7 +9,7 @@ use ratchet_testkit::random::Random;
 use self::profile::{client, settings, weather};
 use super::client::brokers::Brokers;
 use super::client::fetcher::{FetchSettings, Fetched, Fetcher, Trouble};
-use super::client::records::{Bounded, RawRecord};
+use super::client::records::{BoundedUnpacker, RawRecord};
 use super::cluster::Cluster;
 use super::judge::Judge;
 use super::kafka::Protocol;
@@ -52,7 +52,7 @@ pub struct Reading {
     fetcher: Fetcher,
     settings: Arc<FetchSettings>,
     fetched: Fetched,
-    unpack: Bounded,
+    unpack: BoundedUnpacker,
     writers: Writers,
     judge: Judge,
     partitions: Vec<TopicPartition>,
@@ -88,7 +88,7 @@ impl Reading {
             fetcher: Fetcher::new(Arc::clone(&settings)),
             settings,
             fetched: Fetched::default(),
-            unpack: Bounded::new(1 << 20),
+            unpack: BoundedUnpacker::new(1 << 20),
             writers: Writers::new(random.next()),
             judge: Judge::default(),
             partitions,
@@ -274,7 +274,7 @@ impl Reading {
         let place = |partition: &TopicPartition| {
             let (log, position) = (cluster.log(&theirs(partition)), fetcher.position(partition));
             let (stable, end, epoch) = (log.stable_end(), log.end(), log.epoch());
-            let refused = fetcher.refused(partition).map(|(_, code)| code);
+            let refused = fetcher.refusal(partition).map(|(_, code)| code);
             format!("{partition} at {position:?}, stable {stable}, end {end}, epoch {epoch}, refused {refused:?}; ")
         };
         partitions.iter().map(place).collect::<String>() + &format!("{:?}", fetcher)

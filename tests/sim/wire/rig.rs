@@ -7,7 +7,7 @@ use ratchet_testkit::random::Random;
 
 use super::client::brokers::{Address, Brokers, Settings};
 use super::client::fetcher::{FetchSettings, Fetched, Fetcher, Trouble};
-use super::client::records::{Bounded, Unpack};
+use super::client::records::{BoundedUnpacker, Unpack};
 use super::cluster::Cluster;
 use super::kafka::{Packing, Partition, Protocol, Record};
 use super::links::Weather;
@@ -105,7 +105,7 @@ impl Rig {
         let until = self.net.micros() + millis * 1_000;
         while self.net.micros() < until {
             self.step();
-            self.take(&mut Bounded::new(1 << 20));
+            self.take(&mut BoundedUnpacker::new(1 << 20));
         }
     }
 

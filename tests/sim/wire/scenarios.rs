@@ -5,7 +5,7 @@ use std::time::Duration;
 use kafka_protocol::messages::ApiKey;
 
 use super::client::fetcher::{CONFIRMED_AFTER, FetchSettings, Trouble};
-use super::client::records::{Bounded, Codec, Rejected, Unpack, Unpacked};
+use super::client::records::{BoundedUnpacker, Codec, Unpack, UnpackError, Unpacked};
 use super::kafka::Packing;
 use super::rig::{Rig, named, partition, settings};
 use crate::record::TopicPartition;
@@ -146,7 +146,7 @@ fn leader_that_points_to_another_replica_is_not_believed_to_be_empty() {
     rig.start(0, 0);
     rig.run(5_000);
     assert_eq!(rig.position(0), 0);
-    assert_eq!(rig.fetcher.refused(&partition(0)).map(|(_, code)| code), Some(9));
+    assert_eq!(rig.fetcher.refusal(&partition(0)).map(|(_, code)| code), Some(9));
 }
 
 #[test]
@@ -413,7 +413,7 @@ fn nothing_is_on_its_way_from_a_leader_that_refuses() {
     }
     assert!(rig.has_more());
     rig.cluster.manners.prefers = 2;
-    while rig.fetcher.refused(&partition(0)).is_none() && rig.position(0) < 20 {
+    while rig.fetcher.refusal(&partition(0)).is_none() && rig.position(0) < 20 {
         rig.run(1);
     }
     assert!(rig.position(0) < 20 && !rig.has_more());
@@ -446,11 +446,11 @@ fn session_goes_on_and_is_opened_anew_when_it_is_lost() {
 }
 
 /// Has no room, or never enough.
-struct Tight(Option<Rejected>);
+struct Tight(Option<UnpackError>);
 
 impl Unpack for Tight {
-    fn unpack(&mut self, codec: Codec, bytes: &[u8]) -> Result<Unpacked, Rejected> {
-        self.0.map_or_else(|| Bounded::new(1 << 20).unpack(codec, bytes), Err)
+    fn unpack(&mut self, codec: Codec, bytes: &[u8]) -> Result<Unpacked, UnpackError> {
+        self.0.map_or_else(|| BoundedUnpacker::new(1 << 20).unpack(codec, bytes), Err)
     }
 }
 
@@ -462,7 +462,7 @@ fn batch_waits_for_room_to_be_unpacked_and_is_trouble_if_there_never_is() {
     rig.start(0, 0);
     for _ in 0..1_000 {
         rig.step();
-        rig.take(&mut Tight(Some(Rejected::NoRoom)));
+        rig.take(&mut Tight(Some(UnpackError::NoRoom)));
     }
     assert_eq!((&rig.offsets[..], rig.position(0)), (&[(0, 0)][..], 1));
     rig.take(&mut Tight(None));
@@ -470,7 +470,7 @@ fn batch_waits_for_room_to_be_unpacked_and_is_trouble_if_there_never_is() {
     rig.write_packed(0, 2, 1_000, Packing::Gzip);
     for _ in 0..1_000 {
         rig.step();
-        rig.take(&mut Tight(Some(Rejected::TooLarge)));
+        rig.take(&mut Tight(Some(UnpackError::TooLarge)));
     }
     assert_eq!(rig.troubles, [(0, Trouble::UnpacksTooLarge { offset: 3 })]);
     assert_eq!(rig.position(0), 3);

@@ -1,4 +1,5 @@
-//! Work in progress in this process: counted for its bounds and for a graceful stop, and found by id to be waited for.
+//! The work in progress in this process: counted for its bounds and for a graceful stop, and listed by id so that other
+//! requests can wait for it.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -10,42 +11,42 @@ use tokio::sync::Notify;
 use super::shares::{Limit, Peer, Share, Shares};
 use crate::request::Id;
 
-/// How much is at work; all clones share one count.
+/// Counts the work in progress; all clones share one count.
 #[derive(Clone, Debug, Default)]
-pub(super) struct AtWork(Arc<All>);
+pub(super) struct AtWork(Arc<Counts>);
 
 #[derive(Debug, Default)]
-struct All {
-    /// Requests that are being carried out, or wait to be.
+struct Counts {
+    /// Requests that are being carried out, or wait for that.
     requests: Arc<Shares>,
     /// Bytes of bodies.
     bodies: Arc<Shares>,
-    /// The number of answers that are remembered as given, but not yet with their digest.
+    /// The number of responses that are remembered as given, but not yet with their digest.
     digests: AtomicUsize,
-    /// Notifies when nothing is at work.
-    none: Notify,
+    /// Notifies when no work is in progress.
+    idle: Notify,
 }
 
-/// Counts a request at work, or a digest that is to be remembered, until it is dropped.
+/// Counts a request at work, or a digest that has to be remembered, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct WorkGuard {
     /// The request's share; `None` for a digest.
     request: Option<Share>,
-    all: AtWork,
+    at_work: AtWork,
 }
 
 impl AtWork {
     /// Counts one more request; `None` if there are already `max`, or its client has its share of them.
-    pub fn begin(&self, peer: Option<Peer>, max: usize) -> Option<Counted> {
+    pub fn begin(&self, peer: Option<Peer>, max: usize) -> Option<WorkGuard> {
         let mut share = self.0.requests.begin(peer);
-        let fits = share.grow(1, Limit { all: max, least: 1 });
-        fits.then(|| Counted { request: Some(share), all: self.clone() })
+        let fits = share.grow(1, Limit { total: max, guaranteed: 1 });
+        fits.then(|| WorkGuard { request: Some(share), at_work: self.clone() })
     }
 
     /// Counts one more digest.
-    pub fn begin_digest(&self) -> Counted {
+    pub fn begin_digest(&self) -> WorkGuard {
         self.0.digests.fetch_add(1, Ordering::SeqCst);
-        Counted { request: None, all: self.clone() }
+        WorkGuard { request: None, at_work: self.clone() }
     }
 
     /// Begins to count a body, with no bytes yet.
@@ -53,7 +54,7 @@ impl AtWork {
         self.0.bodies.begin(peer)
     }
 
-    /// How many requests are at work.
+    /// The number of requests at work.
     pub fn requests(&self) -> usize {
         self.0.requests.used()
     }
@@ -63,38 +64,38 @@ impl AtWork {
         [&self.0.requests, &self.0.bodies]
     }
 
-    /// Waits until nothing is at work.
-    pub async fn none(&self) {
+    /// Waits until no work is in progress.
+    pub async fn wait_until_idle(&self) {
         loop {
             // Enabled before the check, so that an end in between is not missed.
-            let mut none = pin!(self.0.none.notified());
-            none.as_mut().enable();
-            if self.is_none() {
+            let mut idle = pin!(self.0.idle.notified());
+            idle.as_mut().enable();
+            if self.is_idle() {
                 return;
             }
-            none.await;
+            idle.await;
         }
     }
 
-    fn is_none(&self) -> bool {
+    fn is_idle(&self) -> bool {
         // Checked in this order: a request's digest is counted before the request ends.
         self.requests() == 0 && self.0.digests.load(Ordering::SeqCst) == 0
     }
 }
 
-impl Drop for Counted {
+impl Drop for WorkGuard {
     fn drop(&mut self) {
         match self.request.take() {
             Some(request) => drop(request),
-            None => drop(self.all.0.digests.fetch_sub(1, Ordering::SeqCst)),
+            None => drop(self.at_work.0.digests.fetch_sub(1, Ordering::SeqCst)),
         }
-        if self.all.is_none() {
-            self.all.0.none.notify_waiters();
+        if self.at_work.is_idle() {
+            self.at_work.0.idle.notify_waiters();
         }
     }
 }
 
-/// Notifies those who wait for a request at work in this process, so that they need not keep asking the store.
+/// Notifies those who wait for a request at work in this process, so that they need not poll the store.
 #[derive(Debug, Default)]
 pub(super) struct Waiters(Mutex<HashMap<Id, Arc<Notify>>>);
 
@@ -104,27 +105,27 @@ impl Waiters {
     }
 
     /// Begins a request: others can wait for it until the returned guard is dropped.
-    pub fn begin(self: &Arc<Self>, id: Id) -> Waited {
+    pub fn begin(self: &Arc<Self>, id: Id) -> AwaitableRequest {
         let done = Arc::new(Notify::new());
         self.lock().insert(id, Arc::clone(&done));
-        Waited { waiters: Arc::clone(self), id, done }
+        AwaitableRequest { waiters: Arc::clone(self), id, done }
     }
 
-    /// Notifies of the end of a request; `None` if it is not at work here.
-    pub fn end_of(&self, id: Id) -> Option<Arc<Notify>> {
+    /// Notifies when a request ends; `None` if the request is not at work in this process.
+    pub fn end_notify(&self, id: Id) -> Option<Arc<Notify>> {
         self.lock().get(&id).cloned()
     }
 }
 
 /// A request that others can wait for.
 #[derive(Debug)]
-pub(super) struct Waited {
+pub(super) struct AwaitableRequest {
     waiters: Arc<Waiters>,
     id: Id,
     done: Arc<Notify>,
 }
 
-impl Drop for Waited {
+impl Drop for AwaitableRequest {
     fn drop(&mut self) {
         let mut all = self.waiters.lock();
         // A request that has taken over has its own entry.
@@ -151,16 +152,16 @@ mod tests {
         let digest = all.begin_digest();
         assert!(all.begin(None, 2).is_some(), "a digest does not count as a request");
         drop(other);
-        let none = || futures_util::FutureExt::now_or_never(all.none());
-        assert_eq!((all.requests(), none()), (0, None));
+        let idle = || futures_util::FutureExt::now_or_never(all.wait_until_idle());
+        assert_eq!((all.requests(), idle()), (0, None));
         drop(digest);
-        assert_eq!(none(), Some(()));
+        assert_eq!(idle(), Some(()));
     }
 
     #[test]
     fn bodies_share_one_bound() {
         let all = AtWork::default();
-        let limit = Limit { all: 100, least: 0 };
+        let limit = Limit { total: 100, guaranteed: 0 };
         let (mut one, mut other) = (all.begin_body(None), all.begin_body(None));
         assert!(one.grow(60, limit) && other.grow(30, limit) && one.grow(10, limit));
         assert!(!other.grow(1, limit));

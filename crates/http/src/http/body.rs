@@ -1,4 +1,4 @@
-//! The bodies of requests and answers that pass through the layer.
+//! The bodies of requests and responses that pass through the layer.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,7 +14,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 /// An error while a body is read or written.
 pub type BodyError = Box<dyn StdError + Send + Sync>;
 
-/// The body of a request to the service, or of its answer: whole, or a stream that is passed on as it arrives.
+/// The body of a request to the service, or of its response: whole, or a stream that is passed on as it arrives.
 #[derive(Default)]
 pub struct Body {
     /// The bytes that are there already.
@@ -40,7 +40,7 @@ impl Body {
     }
 
     /// A body whose first part is there, and the trailers or the rest that follow.
-    pub(super) fn begun(ready: Bytes, trailers: Option<HeaderMap>, rest: Option<Self>) -> Self {
+    pub(super) fn with_ready(ready: Bytes, trailers: Option<HeaderMap>, rest: Option<Self>) -> Self {
         Self { ready, trailers, rest: rest.map(|rest| rest.boxed_unsync()) }
     }
 }

@@ -1,4 +1,4 @@
-//! Work that goes on after its caller stops waiting for it.
+//! Work that continues after its caller stops waiting for it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ impl<F: Future<Output: Send> + Send + 'static> Future for Detached<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // Taken out first, so that work that panics does not go on.
+        // Taken out first, so that work that panics is not continued.
         let Some(mut work) = self.work.take() else { return Poll::Pending };
         let polled = work.as_mut().poll(context);
         if polled.is_pending() {
@@ -59,25 +59,25 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_goes_on_when_nobody_waits_for_it() {
-        let (may, has) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (asked, told) = (Arc::clone(&may), Arc::clone(&has));
+    async fn work_continues_when_nobody_waits_for_it() {
+        let (start, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (work_start, work_end) = (Arc::clone(&start), Arc::clone(&end));
         let mut work = Detached::new(async move {
-            asked.notified().await;
-            told.notify_one();
+            work_start.notified().await;
+            work_end.notify_one();
         });
         assert!((&mut work).now_or_never().is_none());
         drop(work);
-        may.notify_one();
-        has.notified().await;
+        start.notify_one();
+        end.notified().await;
     }
 
     #[tokio::test]
     async fn work_dropped_before_its_first_poll_is_done() {
-        let has = Arc::new(Notify::new());
-        let told = Arc::clone(&has);
-        drop(Detached::new(async move { told.notify_one() }));
-        has.notified().await;
+        let end = Arc::new(Notify::new());
+        let work_end = Arc::clone(&end);
+        drop(Detached::new(async move { work_end.notify_one() }));
+        end.notified().await;
     }
 
     /// Counts polls, since polling an `async` block that has ended or panicked does not begin it again.

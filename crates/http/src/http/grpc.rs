@@ -1,10 +1,10 @@
-//! The status of a gRPC answer. Its HTTP status is always 200: whether the call succeeded is in `grpc-status`, among
+//! The status of a gRPC response. Its HTTP status is always 200: whether the call succeeded is in `grpc-status`, among
 //! the trailers, or among the headers if there is no body.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
-/// The gRPC headers of an answer without a body and trailers: without them it is not a gRPC answer.
+/// The gRPC headers of a response without a body and trailers: without them it is not a gRPC response.
 pub(super) static HEADERS: [HeaderName; 3] =
     [STATUS, HeaderName::from_static("grpc-message"), HeaderName::from_static("grpc-status-details-bin")];
 

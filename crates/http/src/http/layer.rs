@@ -20,7 +20,7 @@ use super::body::{Body, BodyError};
 use super::serve::{Shared, serve};
 use super::settings::{OnStoreDown, Settings, by_header};
 use super::shares::Shares;
-use super::time::{Machine, Surroundings};
+use super::time::{Surroundings, SystemSurroundings};
 use crate::dedup::{Path, path};
 use crate::request::{OnInDoubt, Store};
 
@@ -31,19 +31,19 @@ pub struct Idempotency {
     store: Arc<dyn Store>,
     surroundings: Arc<dyn Surroundings>,
     at_work: AtWork,
-    /// Whether this layer, or a clone of it, already removes expired answers from the store.
+    /// Whether this layer, or a clone of it, already removes expired responses from the store.
     is_tidying: Arc<AtomicBool>,
 }
 
 impl Idempotency {
-    /// Keeps answers in this store.
+    /// Keeps responses in this store.
     pub fn new(store: impl Store + 'static) -> Self {
         Self::shared(Arc::new(store))
     }
 
-    /// Keeps answers in a store that is also used elsewhere.
+    /// Keeps responses in a store that is also used elsewhere.
     pub fn shared(store: Arc<dyn Store>) -> Self {
-        let surroundings = Arc::new(Machine::new());
+        let surroundings = Arc::new(SystemSurroundings::new());
         let (settings, at_work, is_tidying) = (Settings::default(), AtWork::default(), Arc::default());
         Self { settings, store, surroundings, at_work, is_tidying }
     }
@@ -80,7 +80,7 @@ impl Idempotency {
     /// clients that do not send the header are one caller.
     ///
     /// A repeated request is answered without running the service, which therefore does not authenticate its sender
-    /// again: a client that sends this header's value and a used key gets the answer. `Authorization` is itself a
+    /// again: a client that sends this header's value and a used key gets the response. `Authorization` is itself a
     /// secret. Any other header, such as a tenant's name, has to be set before this layer, by whatever authenticates
     /// the client.
     pub fn caller_header(mut self, name: HeaderName) -> Self {
@@ -90,8 +90,8 @@ impl Idempotency {
     }
 
     /// Whether a request under a key must say who its caller is: without a caller it is refused with 400, so that no
-    /// client gets another's answer by omitting it. By default a request need not say so, and all that do not have the
-    /// same caller.
+    /// client gets another's response by omitting it. By default a request need not say that, and all requests without
+    /// a caller count as one caller.
     pub fn caller_required(mut self, required: bool) -> Self {
         self.settings.caller_required = required;
         self
@@ -121,7 +121,7 @@ impl Idempotency {
         Ok(self)
     }
 
-    /// The headers of answers that are remembered, instead of `Content-Type`, `Content-Encoding`, `Content-Language`,
+    /// The headers of responses that are remembered, instead of `Content-Type`, `Content-Encoding`, `Content-Language`,
     /// `ETag`, `Link`, `Location`, `Access-Control-Allow-Credentials`, `Access-Control-Allow-Origin` and
     /// `Access-Control-Expose-Headers`.
     pub fn remembered_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
@@ -130,13 +130,14 @@ impl Idempotency {
     }
 
     /// Passes the reservation to the service in this header, as `ID.TOKEN` in hex digits, so that the service can
-    /// remember its answer in its own transaction: docs/http-idempotency.md. A value that the client sends is removed.
+    /// remember its response in its own transaction: docs/http-idempotency.md. A value that the client sends is
+    /// removed.
     pub fn reservation_header(mut self, name: HeaderName) -> Self {
         self.settings.reservation_header = Some(name);
         self
     }
 
-    /// How long answers are remembered; a day by default.
+    /// How long responses are remembered; a day by default.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.settings.retention = retention;
         self
@@ -162,7 +163,7 @@ impl Idempotency {
         self
     }
 
-    /// How long the store may take to reply, and for how long remembering an answer is retried; 5 s by default.
+    /// How long the store may take to reply, and for how long remembering a response is retried; 5 s by default.
     pub fn store_wait(mut self, wait: Duration) -> Self {
         self.settings.store_wait = wait;
         self
@@ -174,7 +175,7 @@ impl Idempotency {
         self
     }
 
-    /// The largest body of an answer that is remembered; 1 MiB by default. Of a larger one, only the digest is
+    /// The largest body of a response that is remembered; 1 MiB by default. Of a larger one, only the digest is
     /// remembered.
     pub fn answer_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.answer_bytes_max = bytes;
@@ -182,18 +183,18 @@ impl Idempotency {
     }
 
     /// How many requests under a key may be at work at once, in this layer and its clones: 1024 by default. More are
-    /// refused with 503. A request goes on when its client is gone, so a bound on connections does not bound requests.
-    /// If a request has a [`Peer`](super::Peer) among its extensions, its client gets at most as much of this bound,
-    /// and of [`bodies_bytes_max`](Self::bodies_bytes_max), as is left for all others.
+    /// refused with 503. A request continues when its client is gone, so a bound on connections does not bound
+    /// requests. If a request has a [`Peer`](super::Peer) among its extensions, its client gets at most as much of this
+    /// bound, and of [`bodies_bytes_max`](Self::bodies_bytes_max), as is left for all others.
     pub fn at_work_max(mut self, requests: usize) -> Self {
         self.settings.at_work_max = requests;
         self
     }
 
     /// The most bytes that the bodies of all requests under a key may take together, from their arrival to the end of
-    /// their work, and those of their answers until they are sent, in this layer and its clones: 256 MiB by default,
+    /// their work, and those of their responses until they are sent, in this layer and its clones: 256 MiB by default,
     /// and at least [`request_bytes_max`](Self::request_bytes_max). Requests and replays take three quarters of it at
-    /// most. A request or a replay that does not fit is refused with 503; a first answer that does not fit is passed
+    /// most. A request or a replay that does not fit is refused with 503; a first response that does not fit is passed
     /// on, and only its digest is remembered, as if it were larger than [`answer_bytes_max`](Self::answer_bytes_max).
     pub fn bodies_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.bodies_bytes_max = bytes;
@@ -207,16 +208,16 @@ impl Idempotency {
     }
 
     /// What to do with a request that may have been carried out; by default it is carried out again. With
-    /// [`OnInDoubt::Refuse`], an answer of 408, or of 500 or more, leaves a request in doubt as well: the service may
+    /// [`OnInDoubt::Refuse`], a response of 408, or of 500 or more, leaves a request in doubt as well: the service may
     /// have done its work before it failed.
     pub fn on_in_doubt(mut self, choice: OnInDoubt) -> Self {
         self.settings.on_in_doubt = choice;
         self
     }
 
-    /// Statuses with which the service says that it has done nothing: these answers are not remembered, and the next
+    /// Statuses with which the service says that it has done nothing: these responses are not remembered, and the next
     /// request is carried out, even with [`OnInDoubt::Refuse`]. None by default; statuses below 400 are ignored. An
-    /// answer that has [`NotRun`](super::NotRun) among its extensions needs no such status.
+    /// response that has [`NotRun`](super::NotRun) among its extensions needs no such status.
     pub fn released(mut self, statuses: impl IntoIterator<Item = StatusCode>) -> Self {
         self.settings.released = statuses.into_iter().collect();
         self
@@ -240,10 +241,10 @@ impl Idempotency {
         self.at_work.shares()
     }
 
-    /// Waits until no request under a key is at work and no large answer is still being sent: for a graceful stop, once
-    /// no more requests are accepted. Requests go on when their clients are gone.
+    /// Waits until no request under a key is at work and no large response is still being sent: for a graceful stop,
+    /// once no more requests are accepted. Requests continue when their clients are gone.
     pub async fn idle(&self) {
-        self.at_work.none().await;
+        self.at_work.wait_until_idle().await;
     }
 }
 

@@ -1,9 +1,10 @@
-//! Idempotent HTTP requests: a client that repeats one gets the first answer, and the service behind is not run again.
+//! Idempotent HTTP requests: a client that repeats one gets the first response, and the service behind is not run
+//! again.
 //!
 //! [`Idempotency`] is a [tower](https://docs.rs/tower) layer, for axum or any other service; `ratchet proxy` is the
 //! same in front of a service in any language. A client gives each request a key, in the header `Idempotency-Key`, and
 //! repeats the request with the same key. The layer reserves the key before the service is run, and remembers the
-//! answer before the client gets it.
+//! response before the client gets it.
 //!
 //! ```no_run
 //! # extern crate ratchet_http as ratchet;
@@ -17,8 +18,8 @@
 //! # Ok(app) }
 //! ```
 //!
-//! [`Requests`] keeps answers in a folder that one process uses. The stores that several processes share, in PostgreSQL
-//! and in Redis, are in the modules of these servers' other drivers, each with an example.
+//! [`Requests`] keeps responses in a folder that one process uses. The stores that several processes share, in
+//! PostgreSQL and in Redis, are in the modules of these servers' other drivers, each with an example.
 //!
 //! | a request | is answered |
 //! |---|---|
@@ -29,16 +30,16 @@
 //! | the first one under its key | by the service |
 //! | again, after that | as the first one was, with the header `Idempotent-Replayed: true` |
 //! | again, while the first one is at work | 409 and `Retry-After`, or after a [wait](Idempotency::wait) as the first one |
-//! | under a key that stands for another request | 422, whether that one is done or not |
+//! | under a key that belongs to another request | 422, whether that request is done or not |
 //! | while the store is down | 503, and the service is not run |
 //! | while a bound is reached ([requests](Idempotency::at_work_max), [bodies](Idempotency::bodies_bytes_max)) | 503, and the service is not run |
 //!
-//! The service's answer is remembered, whether it is a success or a client error. An answer of 401, 425 or 429 is not:
-//! the request is released, and the next one is carried out. The same goes for the statuses that are
-//! [listed](Idempotency::released). After an answer of 408, or of 500 or more, the next one is carried out as well,
+//! The service's response is remembered, whether it is a success or a client error. A response of 401, 425 or 429 is
+//! not: the request is released, and the next one is carried out. The same goes for the statuses that are
+//! [listed](Idempotency::released). After a response of 408, or of 500 or more, the next one is carried out as well,
 //! unless requests must not run twice: then the request is [in doubt](Idempotency::on_in_doubt). While the service
 //! carries a request out, the layer holds a reservation, with a token and a lease, which it extends. If its process is
-//! frozen for longer than the lease and another process takes over, the store refuses the late answer.
+//! frozen for longer than the lease and another process takes over, the store refuses the late response.
 //!
 //! **What is promised.** While the store keeps its data, a request under a key is not carried out again once it was
 //! answered, and not by two processes at once as long as each extends its lease. After a crash while the service is at
@@ -47,7 +48,7 @@
 //! lease, between its reservation and the service's start. Exactly once needs the service's own transaction:
 //! docs/http-idempotency.md.
 //!
-//! **Failure.** If an answer cannot be remembered, the client still gets it, because it is true. An error is logged,
+//! **Failure.** If a response cannot be remembered, the client still gets it, because it is true. An error is logged,
 //! and a repeated request is in doubt.
 
 mod at_work;
@@ -79,7 +80,7 @@ pub use time::Surroundings;
 pub mod proxying {
     pub use super::log_limit::LogLimit;
     pub use super::problem::INSTANCE;
-    pub use super::remembering::{done_by_hand, dropped_by_hand};
+    pub use super::remembering::{done_answer, dropped_answer};
     pub use super::settings::{
         AT_WORK_MAX, BODIES_BYTES_MAX, BODY_BYTES_MAX, GRACE, LEASE, RETENTION, is_failure, may_be_released,
     };

@@ -1,23 +1,23 @@
-//! The outcome of a request, for metrics; and markers of answers that say whether the service was run.
+//! The outcome of a request, for metrics; and markers of responses that say whether the service was run.
 
-/// The outcome of a request; every answer has it among its extensions.
+/// The outcome of a request; every response has it among its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
-    /// It was passed to the service as it came: it has no key, or needs none.
+    /// It was passed to the service unchanged: it has no key, or needs no key.
     Passed,
     /// It was carried out unprotected, because the store does not answer.
     Unprotected,
-    /// It was carried out, and its answer is remembered.
+    /// It was carried out, and its response is remembered.
     Done,
-    /// It is forgotten, whether it was carried out or not: the next one under its key is carried out.
+    /// It is forgotten, whether it was carried out or not: the next request under its key is carried out.
     Released,
-    /// It was carried out, and its answer could not be remembered.
+    /// It was carried out, and its response could not be remembered.
     NotRemembered,
-    /// It was answered as the first one was.
+    /// It got the response to the first request under its key.
     Replayed,
-    /// Another one under its key is at work.
+    /// Another request under its key is at work.
     InProgress,
-    /// Its key stands for another request.
+    /// Its key belongs to another request.
     OtherRequest,
     /// It has no key.
     KeyMissing,
@@ -81,24 +81,24 @@ impl Outcome {
     }
 }
 
-/// Marks an answer that is not the service's own although the service may have been run: a proxy puts it among the
-/// extensions of an answer that replaces a lost one. The request is in doubt.
+/// Marks a response that is not the service's own although the service may have been run: a proxy puts it among the
+/// extensions of a response that replaces a lost one. The request is in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MayHaveRun;
 
 /// Says that nobody waits for the service any more, which may still be at work: a proxy puts it among the extensions of
-/// an answer that replaces a late one, or ends an answer's body with this error. The request is in doubt, and stays
+/// a response that replaces a late one, or ends a response's body with this error. The request is in doubt, and stays
 /// reserved for a [grace period](super::Idempotency::grace).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nothing came in time")]
 pub struct GivenUp;
 
-/// Marks an answer, of any status, that was given without running the service: a proxy puts it among the extensions of
-/// its answer when it could not reach the service. The request is released.
+/// Marks a response, of any status, that was given without running the service: a proxy puts it among the extensions of
+/// its response when it could not reach the service. The request is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotRun;
 
-/// Marks an answer that is neither the service's nor a remembered one: in it the layer itself says why a request was
-/// not carried out, or why its answer is missing.
+/// Marks a response that is neither the service's nor a remembered one: in it the layer itself says why a request was
+/// not carried out, or why its response is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Own;

@@ -1,4 +1,4 @@
-//! The layer's own answers: problems, as `application/problem+json` (RFC 9457).
+//! The layer's own responses: problems, as `application/problem+json` (RFC 9457).
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -31,7 +31,7 @@ pub(super) enum Problem {
     BodyUnread,
     /// Its body is larger than this many bytes.
     BodyTooLarge(usize),
-    /// Its key stands for another request.
+    /// Its key belongs to another request.
     OtherRequest,
     /// The first request under its key is being carried out.
     InProgress,
@@ -39,7 +39,7 @@ pub(super) enum Problem {
     InDoubt(Id),
     /// An operator decided that it must not be carried out.
     Dropped,
-    /// The service was run, but its answer is lost.
+    /// The service was run, but its response is lost.
     AnswerLost,
     /// The store does not answer.
     StoreDown,
@@ -181,22 +181,22 @@ impl Problem {
         Fields { r#type: type_urn, title, status: status.as_u16(), detail, instance }
     }
 
-    /// The body of the answer.
+    /// The body of the response for this problem.
     pub fn body(&self) -> Bytes {
         serde_json::to_vec(&self.fields()).map(Bytes::from).unwrap_or_default()
     }
 
-    /// The answer.
-    pub fn answer(&self) -> Response<Body> {
+    /// The response for this problem.
+    pub fn response(&self) -> Response<Body> {
         let status = StatusCode::from_u16(self.fields().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut answer = Response::new(Body::whole(self.body()));
-        *answer.status_mut() = status;
-        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        let mut response = Response::new(Body::whole(self.body()));
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if matches!(self, Self::InProgress | Self::StoreDown | Self::StoreFull | Self::TooManyRequests) {
-            answer.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
+            response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
         }
-        answer.extensions_mut().insert(self.outcome());
-        answer.extensions_mut().insert(Own);
-        answer
+        response.extensions_mut().insert(self.outcome());
+        response.extensions_mut().insert(Own);
+        response
     }
 }

@@ -1,4 +1,4 @@
-//! Remembered answers, and their replays.
+//! Remembered responses, and their replays.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use http_body::{Frame, SizeHint};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::at_work::Counted;
+use super::at_work::WorkGuard;
 use super::body::{Body, BodyError};
 use super::outcome::Outcome;
 use super::problem;
@@ -20,7 +20,7 @@ use super::shares::Share;
 use crate::format;
 use crate::request::{Answer, AnswerBody, Held};
 
-/// Marks a replayed answer; the name is Stripe's.
+/// Marks a replayed response; the name is Stripe's.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// Headers that describe a body: they are not replayed if a note replaces the body.
 const BODY_HEADERS: [HeaderName; 5] =
@@ -35,7 +35,7 @@ struct Note {
     sha256: Option<String>,
 }
 
-/// The replay of an answer. Its body holds this share of the bound on bodies until it is sent.
+/// The replay of a response. Its body holds this share of the bound on bodies until it is sent.
 pub(super) fn replay(answer: &Answer, share: Share) -> Response<Body> {
     let mut headers = HeaderMap::with_capacity(answer.headers.len() + 2);
     let note = match &answer.body {
@@ -75,8 +75,9 @@ pub(super) fn replay(answer: &Answer, share: Share) -> Response<Body> {
     replayed
 }
 
-/// The answer to a request that an operator has recorded as carried out: with this body and media type, or with a note.
-pub fn done_by_hand(status: u16, body: Option<(Bytes, String)>) -> Answer {
+/// The response to a request that an operator has recorded as carried out: with this body and media type, or with a
+/// note.
+pub fn done_answer(status: u16, body: Option<(Bytes, String)>) -> Answer {
     let (body, media_type) = body.unwrap_or_else(|| {
         let note = Note {
             idempotency: "the request was carried out, as an operator has recorded; its answer is not known",
@@ -89,8 +90,8 @@ pub fn done_by_hand(status: u16, body: Option<(Bytes, String)>) -> Answer {
     Answer { status, headers, body: AnswerBody::Whole(body) }
 }
 
-/// The answer to a request that an operator has recorded as not carried out: it will not be.
-pub fn dropped_by_hand() -> Answer {
+/// The response to a request that an operator has recorded as one that was not and will not be carried out.
+pub fn dropped_answer() -> Answer {
     let headers = vec![(header::CONTENT_TYPE.as_str().to_owned(), Bytes::from_static(problem::MEDIA_TYPE.as_bytes()))];
     let status = StatusCode::CONFLICT.as_u16();
     Answer { status, headers, body: AnswerBody::Whole(problem::Problem::Dropped.body()) }
@@ -98,26 +99,26 @@ pub fn dropped_by_hand() -> Answer {
 
 /// A body on its way to the client that is a stream, or too large to be remembered: at its end its digest is
 /// remembered.
-pub(super) struct Digested {
+pub(super) struct DigestedBody {
     body: Body,
     digest: Sha256,
     length: u64,
-    /// What is needed to remember the answer at the end; `None` once that has begun, or if the body broke off.
-    to_remember: Option<(Answer, Held, Arc<Shared>, Counted)>,
+    /// The data for remembering the digest at the end; `None` once that has begun, or if the body broke off.
+    pending_digest: Option<(Answer, Held, Arc<Shared>, WorkGuard)>,
 }
 
-impl Digested {
+impl DigestedBody {
     pub fn new(body: Body, answer: Answer, held: Held, shared: Arc<Shared>) -> Self {
-        let counted = shared.at_work.begin_digest();
-        Self { body, digest: Sha256::new(), length: 0, to_remember: Some((answer, held, shared, counted)) }
+        let work_guard = shared.at_work.begin_digest();
+        Self { body, digest: Sha256::new(), length: 0, pending_digest: Some((answer, held, shared, work_guard)) }
     }
 
     fn remember_digest(&mut self) {
-        let Some((answer, held, shared, counted)) = self.to_remember.take() else { return };
+        let Some((answer, held, shared, work_guard)) = self.pending_digest.take() else { return };
         let sha256 = std::mem::take(&mut self.digest).finalize().into();
         let answer = Answer { body: AnswerBody::Digest { length: self.length, sha256 }, ..answer };
         tokio::spawn(async move {
-            let _counted = counted;
+            let _work_guard = work_guard;
             let kept = shared.in_time(shared.store.complete(held, &answer, shared.settings.retention)).await;
             if let Err(error) = kept {
                 tracing::warn!(%error, "an answer's digest could not be remembered, only that the answer was given");
@@ -126,7 +127,7 @@ impl Digested {
     }
 }
 
-impl http_body::Body for Digested {
+impl http_body::Body for DigestedBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -145,7 +146,7 @@ impl http_body::Body for Digested {
                     self.remember_digest();
                 }
             }
-            Some(Err(_)) => self.to_remember = None,
+            Some(Err(_)) => self.pending_digest = None,
             None => self.remember_digest(),
         }
         Poll::Ready(frame)

@@ -1,7 +1,7 @@
 //! A request's path through the layer, up to the service and after it.
 //!
-//! Once its body is complete, a guarded request goes on to its end: a client that goes away must not interrupt it. If
-//! the client is gone, the request becomes a task of its own.
+//! Once its body is complete, a guarded request is carried out to its end: a client that disconnects must not interrupt
+//! it. If the client is gone, the request becomes a task of its own.
 
 use std::fmt;
 use std::pin::pin;
@@ -30,13 +30,13 @@ use crate::format;
 use crate::request::{Answer, AnswerBody, Error, Fingerprint, Found, Held, Id, Store, Wanted};
 
 /// The first and the longest pause before a request that waits for another process asks the store again.
-const ASK_PAUSE: Duration = Duration::from_millis(20);
-const ASK_PAUSE_MAX: Duration = Duration::from_millis(500);
-/// The interval between removals of expired answers, and the pause between two batches of one removal.
+const RESERVE_PAUSE: Duration = Duration::from_millis(20);
+const RESERVE_PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The interval between removals of expired responses, and the pause between two batches of one removal.
 const TIDY_INTERVAL: Duration = Duration::from_secs(10);
 const TIDY_BATCH_PAUSE: Duration = Duration::from_millis(50);
 
-/// What all requests of a layer share.
+/// The data that all requests of a layer share.
 pub(super) struct Shared {
     pub settings: Settings,
     pub store: Arc<dyn Store>,
@@ -90,24 +90,24 @@ impl Shared {
 
     /// The bound on all bodies together: there is room for at least one request's body.
     pub fn bodies_limit(&self) -> Limit {
-        let least = self.settings.request_bytes_max;
-        Limit { all: self.settings.bodies_bytes_max.max(least), least }
+        let guaranteed = self.settings.request_bytes_max;
+        Limit { total: self.settings.bodies_bytes_max.max(guaranteed), guaranteed }
     }
 
     /// The part of [`Self::bodies_limit`] for requests and replays, of which a client can have any number. The rest is
-    /// kept for first answers, so that no client can prevent others' answers from being remembered.
+    /// kept for first responses, so that no client can prevent others' responses from being remembered.
     fn requests_and_replays_limit(&self) -> Limit {
-        let Limit { all, least } = self.bodies_limit();
-        Limit { all: (all / 4 * 3).max(least), least }
+        let Limit { total, guaranteed } = self.bodies_limit();
+        Limit { total: (total / 4 * 3).max(guaranteed), guaranteed }
     }
 
-    /// Replays the answer, if there is room for its body.
+    /// Replays the response, if there is room for its body.
     pub fn replay(&self, answer: &Answer, peer: Option<Peer>) -> Result<Response<Body>, Problem> {
         let mut share = self.at_work.begin_body(peer);
         if let AnswerBody::Whole(body) = &answer.body {
-            let Limit { all, least } = self.requests_and_replays_limit();
-            // An answer may exceed the bound, if it was remembered under a larger one: then it is replayed alone.
-            let limit = Limit { all: all.max(body.len()), least: least.max(body.len()) };
+            let Limit { total, guaranteed } = self.requests_and_replays_limit();
+            // A response may exceed the bound, if it was remembered under a larger one: then it is replayed alone.
+            let limit = Limit { total: total.max(body.len()), guaranteed: guaranteed.max(body.len()) };
             if !share.grow(body.len(), limit) {
                 return Err(Problem::TooManyRequests);
             }
@@ -148,7 +148,7 @@ impl Shared {
         Ok((whole.freeze(), share))
     }
 
-    /// Starts the removal of expired answers, which goes on as long as the layer is in use.
+    /// Starts the removal of expired responses, which continues as long as the layer is in use.
     fn start_tidying(self: &Arc<Self>) {
         if self.is_tidying.swap(true, Ordering::Relaxed) {
             return;
@@ -193,19 +193,19 @@ where
     let settings = &shared.settings;
     settings.reservation_header.iter().for_each(|name| drop(parts.headers.remove(name)));
     let key = if settings.guards(&parts.method) { key::read(&parts.headers, &settings.header) } else { Ok(None) };
-    let problem = |problem: Problem| Ok(problem.answer());
+    let problem = |problem: Problem| Ok(problem.response());
     let key = match key {
         Ok(Some(key)) => key,
         Ok(None) if settings.required && settings.guards(&parts.method) => {
             return problem(Problem::KeyMissing(settings.header.to_string()));
         }
         Ok(None) => {
-            return pass(&mut inner, Request::from_parts(parts, Body::stream(body)), Outcome::Passed).await;
+            return pass_through(&mut inner, Request::from_parts(parts, Body::stream(body)), Outcome::Passed).await;
         }
         Err(error) => return problem(Problem::KeyInvalid(settings.header.to_string(), error)),
     };
     let caller = (settings.caller)(&parts);
-    if settings.lacks(caller.as_deref()) {
+    if settings.lacks_caller(caller.as_deref()) {
         return problem(Problem::CallerMissing(settings.caller_header.as_ref().map(ToString::to_string)));
     }
     let peer = parts.extensions.get::<Peer>().copied();
@@ -213,14 +213,14 @@ where
         Ok(read) => read,
         Err(refusal) => return problem(refusal),
     };
-    let Some(counted) = shared.at_work.begin(peer, settings.at_work_max) else {
+    let Some(work_guard) = shared.at_work.begin(peer, settings.at_work_max) else {
         return problem(Problem::TooManyRequests);
     };
     shared.start_tidying();
-    let guarded = Guarded::new(Arc::clone(&shared), &parts, &body, (&key, caller.as_deref()), peer);
+    let guarded = GuardedRequest::new(Arc::clone(&shared), &parts, &body, (&key, caller.as_deref()), peer);
     let request = with_whole_body(parts, body);
     let work = async move {
-        let _until_done = (counted, body_share);
+        let _until_done = (work_guard, body_share);
         guarded.carry_out(inner, request).await
     };
     Detached::new(work).await
@@ -233,23 +233,23 @@ fn with_whole_body(mut parts: Parts, body: Bytes) -> Request<Body> {
     Request::from_parts(parts, Body::whole(body))
 }
 
-/// Passes on a request, and its answer, as their bodies arrive.
-async fn pass<S, R>(inner: &mut S, request: Request<Body>, outcome: Outcome) -> Result<Response<Body>, S::Error>
+/// Passes on a request, and its response, as their bodies arrive.
+async fn pass_through<S, R>(inner: &mut S, request: Request<Body>, outcome: Outcome) -> Result<Response<Body>, S::Error>
 where
     S: Service<Request<Body>, Response = Response<R>>,
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
-    let mut answer = inner.call(request).await?.map(Body::stream);
+    let mut response = inner.call(request).await?.map(Body::stream);
     // The service may have set a more accurate outcome.
-    if answer.extensions().get::<Outcome>().is_none() {
-        answer.extensions_mut().insert(outcome);
+    if response.extensions().get::<Outcome>().is_none() {
+        response.extensions_mut().insert(outcome);
     }
-    Ok(answer)
+    Ok(response)
 }
 
 /// A request that is carried out once.
-pub(super) struct Guarded {
+pub(super) struct GuardedRequest {
     pub shared: Arc<Shared>,
     pub id: Id,
     fingerprint: Fingerprint,
@@ -257,17 +257,17 @@ pub(super) struct Guarded {
     pub peer: Option<Peer>,
 }
 
-/// What to do with a request after the store's reply.
-enum Next {
+/// The next step for a request after the store's reply.
+enum NextAction {
     /// Carry it out, under this reservation.
     CarryOut(Held),
-    /// Give this answer.
-    Answer(Box<Response<Body>>),
+    /// Send this response.
+    Respond(Box<Response<Body>>),
     /// Pass it to the service although the store is down.
     Pass,
 }
 
-impl Guarded {
+impl GuardedRequest {
     fn new(
         shared: Arc<Shared>,
         parts: &Parts,
@@ -291,17 +291,17 @@ impl Guarded {
         R::Error: Into<BodyError>,
     {
         match self.reserve().await {
-            Next::CarryOut(held) => {
+            NextAction::CarryOut(held) => {
                 self.add_reservation(held, &mut request);
                 self.run_reserved(held, inner, request).await
             }
-            Next::Answer(answer) => Ok(*answer),
-            Next::Pass => pass(&mut inner, request, Outcome::Unprotected).await,
+            NextAction::Respond(answer) => Ok(*answer),
+            NextAction::Pass => pass_through(&mut inner, request, Outcome::Unprotected).await,
         }
     }
 
-    /// Reserves the request or finds its answer. If another request under its key is at work, waits for that one.
-    async fn reserve(&self) -> Next {
+    /// Reserves the request or finds its response. If another request under its key is at work, waits for that one.
+    async fn reserve(&self) -> NextAction {
         let held = Held { id: self.id, token: self.shared.surroundings.token() };
         let problem = match self.reserve_or_wait(held).await {
             Ok(Found::Reserved { taken_over }) => {
@@ -311,10 +311,10 @@ impl Guarded {
                         "a request was taken over: its previous holder's lease has ended"
                     );
                 }
-                return Next::CarryOut(held);
+                return NextAction::CarryOut(held);
             }
             Ok(Found::Answered(answer)) => match self.shared.replay(&answer, self.peer) {
-                Ok(replayed) => return Next::Answer(Box::new(replayed)),
+                Ok(replayed) => return NextAction::Respond(Box::new(replayed)),
                 Err(problem) => problem,
             },
             Ok(Found::Other) => Problem::OtherRequest,
@@ -322,36 +322,36 @@ impl Guarded {
             Ok(Found::InProgress) => Problem::InProgress,
             Err(error) => return self.reservation_failed(held, &error),
         };
-        Next::Answer(Box::new(problem.answer()))
+        NextAction::Respond(Box::new(problem.response()))
     }
 
-    /// Asks the store to reserve the request, again and again while another holder is at work on it and the wait is not
+    /// Asks the store to reserve the request, and repeats that while another holder is at work on it, until the wait is
     /// over. Returns the store's last reply.
     pub async fn reserve_or_wait(&self, held: Held) -> Result<Found, Error> {
         let Shared { settings, surroundings, .. } = &*self.shared;
-        let until = surroundings.now() + settings.wait;
-        let mut pause = ASK_PAUSE;
-        let mut was_late = false;
+        let deadline = surroundings.now() + settings.wait;
+        let mut pause = RESERVE_PAUSE;
+        let mut was_slow = false;
         loop {
-            // Prepared before the store is asked, so that an end in between is not missed.
-            let end = self.shared.waiters.end_of(self.id);
+            // Subscribed before the call to the store, so that an end in between is not missed.
+            let end = self.shared.waiters.end_notify(self.id);
             let ended = end.as_ref().map(|end| end.notified());
-            let asked_at = surroundings.now();
+            let reserved_at = surroundings.now();
             match self.shared.in_time(self.shared.store.reserve(&self.wanted(held))).await? {
                 // This process was frozen, or the store was slow: another holder may have taken over, and even be done.
                 // So the store is asked again: if nobody has taken over, it renews this reservation's lease.
-                Found::Reserved { .. } if surroundings.now().saturating_sub(asked_at) >= settings.lease / 2 => {
-                    if was_late {
+                Found::Reserved { .. } if surroundings.now().saturating_sub(reserved_at) >= settings.lease / 2 => {
+                    if was_slow {
                         return Err(Error::Unavailable("it takes longer than half a lease to answer".to_owned()));
                     }
-                    was_late = true;
+                    was_slow = true;
                 }
                 Found::InProgress => {
-                    let left = until.saturating_sub(surroundings.now());
-                    if left.is_zero() {
+                    let remaining = deadline.saturating_sub(surroundings.now());
+                    if remaining.is_zero() {
                         return Ok(Found::InProgress);
                     }
-                    let slept = surroundings.sleep(pause.min(left));
+                    let slept = surroundings.sleep(pause.min(remaining));
                     match ended {
                         Some(ended) => tokio::select! {
                             biased;
@@ -360,7 +360,7 @@ impl Guarded {
                         },
                         None => slept.await,
                     }
-                    pause = (pause * 2).min(ASK_PAUSE_MAX);
+                    pause = (pause * 2).min(RESERVE_PAUSE_MAX);
                 }
                 found => return Ok(found),
             }
@@ -374,7 +374,7 @@ impl Guarded {
     }
 
     /// Handles a failed reservation.
-    fn reservation_failed(&self, held: Held, error: &Error) -> Next {
+    fn reservation_failed(&self, held: Held, error: &Error) -> NextAction {
         match error {
             Error::Full(_) => self.shared.log_store_full(error),
             _ => tracing::warn!(request = %self.id.short(), %error, "a request could not be reserved"),
@@ -386,9 +386,9 @@ impl Guarded {
             OnStoreDown::Refuse => {
                 let is_full = matches!(error, Error::Full(_));
                 let problem = if is_full { Problem::StoreFull } else { Problem::StoreDown };
-                Next::Answer(Box::new(problem.answer()))
+                NextAction::Respond(Box::new(problem.response()))
             }
-            OnStoreDown::Pass => Next::Pass,
+            OnStoreDown::Pass => NextAction::Pass,
         }
     }
 

@@ -10,18 +10,18 @@ use http::{HeaderValue, Method, StatusCode};
 
 use crate::request::OnInDoubt;
 
-/// How long answers are remembered by default.
+/// How long responses are remembered by default.
 pub const RETENTION: Duration = Duration::from_secs(24 * 3_600);
 /// How long a lease is by default.
 pub const LEASE: Duration = Duration::from_secs(30);
 /// How long a request stays reserved after its service was given up, by default.
 pub const GRACE: Duration = Duration::from_secs(60);
-/// The largest body of a request, and of an answer that is remembered, by default.
+/// The largest body of a request, and of a response that is remembered, by default.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// How many requests may be at work at once, by default.
 pub const AT_WORK_MAX: usize = 1_024;
-/// How many bytes the bodies of all requests at work, and of their answers, may have together, by default.
+/// How many bytes the bodies of all requests at work, and of their responses, may have together, by default.
 pub const BODIES_BYTES_MAX: usize = 256 << 20;
 
 /// Finds out who the caller is from a request's head.
@@ -69,12 +69,12 @@ pub(super) struct Settings {
     pub released: Vec<StatusCode>,
 }
 
-/// What becomes of a request that the service itself has answered.
+/// What happens to a request after the service has responded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Becomes {
-    /// Its answer is remembered.
+pub(super) enum Disposition {
+    /// Its response is remembered.
     Remembered,
-    /// It is forgotten: the next one is carried out.
+    /// It is forgotten: the next request under its key is carried out.
     Released,
     /// The service has failed, perhaps after it had done something.
     InDoubt,
@@ -147,25 +147,25 @@ impl Settings {
     }
 
     /// Whether a required caller is missing. A caller that consists only of whitespace counts as missing.
-    pub fn lacks(&self, caller: Option<&[u8]>) -> bool {
+    pub fn lacks_caller(&self, caller: Option<&[u8]>) -> bool {
         self.caller_required && caller.is_none_or(|caller| caller.trim_ascii().is_empty())
     }
 
-    /// What becomes of a request after an answer of this status. Some statuses say that nothing was done yet, and ask
+    /// What happens to a request after a response of this status. Some statuses say that nothing was done yet, and ask
     /// for the same request again. Others say that the service has failed: it may have done its work before that, so
     /// the request is in doubt if nothing may run twice.
-    pub fn becomes(&self, status: StatusCode) -> Becomes {
+    pub fn disposition(&self, status: StatusCode) -> Disposition {
         const NOT_YET: [StatusCode; 3] =
             [StatusCode::UNAUTHORIZED, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
         if NOT_YET.contains(&status) || may_be_released(status) && self.released.contains(&status) {
-            return Becomes::Released;
+            return Disposition::Released;
         }
         if !is_failure(status) && !status.is_informational() {
-            return Becomes::Remembered;
+            return Disposition::Remembered;
         }
         match self.on_in_doubt {
-            OnInDoubt::Refuse => Becomes::InDoubt,
-            OnInDoubt::Run => Becomes::Released,
+            OnInDoubt::Refuse => Disposition::InDoubt,
+            OnInDoubt::Run => Disposition::Released,
         }
     }
 }

@@ -42,9 +42,9 @@ impl fmt::Display for Peer {
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     /// For all clients together.
-    pub all: usize,
+    pub total: usize,
     /// The amount that one client may always have while there is room for it, however little is left for others.
-    pub least: usize,
+    pub guaranteed: usize,
 }
 
 /// Why a share cannot grow.
@@ -135,12 +135,12 @@ impl Share {
     fn try_grow(&mut self, amount: usize, limit: Limit) -> Result<(), Full> {
         let mut state = self.shares.state();
         let used = state.used.saturating_add(amount);
-        if used > limit.all {
+        if used > limit.total {
             return Err(Full::All);
         }
         if let Some(peer) = self.peer {
             let peer_amount = state.by_peer.get(&peer).copied().unwrap_or_default() + amount;
-            if peer_amount > limit.least.max(limit.all - used) {
+            if peer_amount > limit.guaranteed.max(limit.total - used) {
                 return Err(Full::Share);
             }
             state.by_peer.insert(peer, peer_amount);
@@ -195,8 +195,8 @@ mod tests {
     }
 
     /// Takes shares of one for this client until it is refused.
-    fn take_all(shares: &Arc<Shares>, peer: Option<Peer>, all: usize) -> Vec<Share> {
-        std::iter::from_fn(|| shares.take(peer, Limit { all, least: 1 }).ok()).collect()
+    fn take_all(shares: &Arc<Shares>, peer: Option<Peer>, total: usize) -> Vec<Share> {
+        std::iter::from_fn(|| shares.take(peer, Limit { total, guaranteed: 1 }).ok()).collect()
     }
 
     #[test]
@@ -220,8 +220,8 @@ mod tests {
     #[test]
     fn client_without_a_share_gets_one_while_there_is_room() {
         let shares: Arc<Shares> = Arc::default();
-        let one = shares.take(peer(1), Limit { all: 2, least: 1 });
-        let limit = Limit { all: 2, least: 1 };
+        let one = shares.take(peer(1), Limit { total: 2, guaranteed: 1 });
+        let limit = Limit { total: 2, guaranteed: 1 };
         assert_eq!(shares.take(peer(1), limit).unwrap_err(), Full::Share);
         let other = shares.take(peer(2), limit);
         assert_eq!(shares.take(peer(3), limit).unwrap_err(), Full::All);
@@ -232,7 +232,9 @@ mod tests {
     fn share_is_held_until_the_last_of_its_bytes_is_dropped() {
         let shares: Arc<Shares> = Arc::default();
         let mut share = shares.begin(peer(1));
-        assert!(share.grow(4, Limit { all: 10, least: 0 }) && !share.grow(4, Limit { all: 10, least: 0 }));
+        assert!(
+            share.grow(4, Limit { total: 10, guaranteed: 0 }) && !share.grow(4, Limit { total: 10, guaranteed: 0 })
+        );
         let mut bytes = share.hold(Bytes::from_static(b"body"));
         let tail = bytes.split_off(3);
         drop(bytes);

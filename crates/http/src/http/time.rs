@@ -1,4 +1,4 @@
-//! What the layer needs from its surroundings: a clock, and unique tokens.
+//! The clock and the source of unique tokens that the layer uses.
 
 use std::time::{Duration, Instant};
 
@@ -18,16 +18,16 @@ pub trait Surroundings: Send + Sync {
 
 /// The machine's clock and random numbers.
 #[derive(Debug)]
-pub(super) struct Machine(Instant);
+pub(super) struct SystemSurroundings(Instant);
 
-impl Machine {
-    #[expect(clippy::disallowed_methods, reason = "the one place that asks the machine's clock for the layer")]
+impl SystemSurroundings {
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the machine's clock for the layer")]
     pub fn new() -> Self {
         Self(Instant::now())
     }
 }
 
-impl Surroundings for Machine {
+impl Surroundings for SystemSurroundings {
     fn now(&self) -> Duration {
         self.0.elapsed()
     }

@@ -1,4 +1,4 @@
-//! Carries a request out: runs the service, extends the lease meanwhile, and remembers the answer.
+//! Carries a request out: runs the service, extends the lease meanwhile, and remembers the response.
 
 use std::any::Any;
 use std::ops::ControlFlow;
@@ -22,9 +22,9 @@ use super::body::{Body, BodyError};
 use super::grpc;
 use super::outcome::{GivenUp, MayHaveRun, NotRun, Outcome};
 use super::problem::Problem;
-use super::remembering::Digested;
-use super::serve::{Guarded, Shared};
-use super::settings::Becomes;
+use super::remembering::DigestedBody;
+use super::serve::{GuardedRequest, Shared};
+use super::settings::Disposition;
 use super::shares::{Limit, Peer, Share};
 use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt, Reply};
 
@@ -36,13 +36,13 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// How the service's run of a request ended.
 enum RunEnd<E> {
-    /// With an answer that is to be remembered whole.
+    /// With a response that must be remembered whole.
     Whole(Parts, BodySoFar, Option<HeaderMap>),
-    /// With an answer whose body is too large to be remembered whole, or is a stream.
+    /// With a response whose body is too large to be remembered whole, or is a stream.
     Large(Parts, BodySoFar, Body),
-    /// With an answer that is not remembered: the next request is carried out.
+    /// With a response that is not remembered: the next request is carried out.
     Released(Response<Body>),
-    /// The service may have carried the request out, but gave no answer that can be remembered.
+    /// The service may have carried the request out, but gave no response that can be remembered.
     InDoubt(ServiceResult<E>, ServiceState),
 }
 
@@ -51,11 +51,11 @@ enum RunEnd<E> {
 enum ServiceState {
     /// It is not at work any more.
     Ended,
-    /// It may still be at work: nobody waits for it any more.
+    /// It may still be at work, but nobody waits for it any more.
     GivenUp,
 }
 
-/// The part of an answer's body that was read, counted among all bodies until it is sent or dropped.
+/// The part of a response's body that was read, counted among all bodies until it is sent or dropped.
 struct BodySoFar {
     /// Pieces are joined as they arrive, as in a request's body.
     bytes: BytesMut,
@@ -64,10 +64,10 @@ struct BodySoFar {
 
 impl BodySoFar {
     /// Adds a piece. Returns whether the body may still be remembered whole: it has at most `bytes_max` bytes, and all
-    /// bodies are within the limit `all`.
-    fn add(&mut self, piece: &[u8], bytes_max: usize, all: Limit) -> bool {
+    /// bodies together are within `limit`.
+    fn add(&mut self, piece: &[u8], bytes_max: usize, limit: Limit) -> bool {
         self.bytes.extend_from_slice(piece);
-        self.bytes.len() <= bytes_max && self.share.grow(piece.len(), all)
+        self.bytes.len() <= bytes_max && self.share.grow(piece.len(), limit)
     }
 
     fn into_bytes(self) -> Bytes {
@@ -77,7 +77,7 @@ impl BodySoFar {
 
 /// The service's result for a request in doubt; the client gets it.
 enum ServiceResult<E> {
-    Answer(Box<Response<Body>>),
+    Response(Box<Response<Body>>),
     Error(E),
     Panic(Box<dyn Any + Send>),
 }
@@ -85,14 +85,14 @@ enum ServiceResult<E> {
 impl<E> ServiceResult<E> {
     fn into_result(self) -> Result<Response<Body>, E> {
         match self {
-            Self::Answer(answer) => Ok(*answer),
+            Self::Response(response) => Ok(*response),
             Self::Error(error) => Err(error),
             Self::Panic(panicked) => panic::resume_unwind(panicked),
         }
     }
 }
 
-impl Guarded {
+impl GuardedRequest {
     /// Has the service carry out the reserved request.
     pub async fn run_reserved<S, R>(
         self,
@@ -105,7 +105,7 @@ impl Guarded {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        let waited_for = self.shared.waiters.begin(self.id);
+        let awaitable = self.shared.waiters.begin(self.id);
         let is_extending = AtomicBool::new(false);
         let mut extending = pin!(self.extend_lease(held, &is_extending));
         let end = tokio::select! {
@@ -115,12 +115,12 @@ impl Guarded {
             }
             never = &mut extending => match never {},
         };
-        let answer = match end {
+        let response = match end {
             RunEnd::Whole(parts, read, trailers) => Ok(self.remember_whole(held, parts, read, trailers).await),
             RunEnd::Large(parts, read, rest) => Ok(Box::pin(self.remember_large(held, parts, read, rest)).await),
-            RunEnd::Released(answer) => {
+            RunEnd::Released(response) => {
                 self.shared.release(held).await;
-                Ok(with_outcome(Outcome::Released, answer))
+                Ok(with_outcome(Outcome::Released, response))
             }
             RunEnd::InDoubt(result, state) => {
                 // Completes an extension that is under way: if it reached the store after the change below, the lease
@@ -136,11 +136,11 @@ impl Guarded {
                 })
                 .await;
                 let outcome = self.shared.settle_in_doubt(held, state).await;
-                result.into_result().map(|answer| with_outcome(outcome, answer))
+                result.into_result().map(|response| with_outcome(outcome, response))
             }
         };
-        drop(waited_for);
-        answer
+        drop(awaitable);
+        response
     }
 
     /// Extends the lease for as long as this is polled. Sets `is_extending` while an extension is under way.
@@ -166,7 +166,7 @@ impl Guarded {
         }
     }
 
-    /// Remembers the answer with its whole body, before it is sent.
+    /// Remembers the response with its whole body, before it is sent.
     async fn remember_whole(
         &self,
         held: Held,
@@ -175,28 +175,29 @@ impl Guarded {
         trailers: Option<HeaderMap>,
     ) -> Response<Body> {
         let whole = read.into_bytes();
-        // Trailers are not remembered, but gRPC has its status there: without them, the body would be another answer.
+        // Trailers are not remembered, but gRPC has its status there: without them, the body would be another response.
         let body = match &trailers {
             None => AnswerBody::Whole(whole.clone()),
             Some(_) => AnswerBody::Digest { length: whole.len() as u64, sha256: Sha256::digest(&whole).into() },
         };
         let answer = self.shared.remembered_answer(&parts, body);
-        let response = Response::from_parts(parts, Body::begun(whole, trailers, None));
+        let response = Response::from_parts(parts, Body::with_ready(whole, trailers, None));
         match self.remember(held, &answer).await {
             Ok(Kept::Yes) => with_outcome(Outcome::Done, response),
-            // Boxed, as for a large answer: otherwise a rare case would enlarge every request's future, which is moved.
+            // Boxed, as for a large response: otherwise a rare case would enlarge every request's future, which is
+            // moved.
             Ok(Kept::Fenced) => Box::pin(self.answer_fenced(&answer, response)).await,
             Err(error) => self.not_remembered(&error, response),
         }
     }
 
-    /// Remembers that the request was answered before the answer is sent, and its digest at the end.
+    /// Remembers that the request was answered before the response is sent, and its digest at the end.
     async fn remember_large(&self, held: Held, parts: Parts, read: BodySoFar, rest: Body) -> Response<Body> {
         let answer = self.shared.remembered_answer(&parts, AnswerBody::CutOff);
-        let body = Body::begun(read.into_bytes(), None, Some(rest));
+        let body = Body::with_ready(read.into_bytes(), None, Some(rest));
         match self.remember(held, &answer).await {
             Ok(Kept::Yes) => {
-                let digested = Digested::new(body, answer, held, Arc::clone(&self.shared));
+                let digested = DigestedBody::new(body, answer, held, Arc::clone(&self.shared));
                 with_outcome(Outcome::Done, Response::from_parts(parts, Body::stream(digested)))
             }
             Ok(Kept::Fenced) => Box::pin(self.answer_fenced(&answer, Response::from_parts(parts, body))).await,
@@ -204,7 +205,7 @@ impl Guarded {
         }
     }
 
-    /// The response to the client if the answer could not be remembered.
+    /// The service's response, if it could not be remembered.
     fn not_remembered(&self, error: &Error, response: Response<Body>) -> Response<Body> {
         tracing::error!(
             request = %self.id.short(),
@@ -214,32 +215,32 @@ impl Guarded {
         with_outcome(Outcome::NotRemembered, response)
     }
 
-    /// Remembers the answer; retries for `store_wait`.
+    /// Remembers the response; retries for `store_wait`.
     async fn remember(&self, held: Held, answer: &Answer) -> Result<Kept, Error> {
         let Shared { settings, store, .. } = &*self.shared;
         self.shared.retry(|| store.complete(held, answer, settings.retention)).await
     }
 
-    /// Answers after another holder has taken the request over. The answer that the other holder remembers is the
-    /// request's: this client gets it, too, if it comes within the wait. If the other holder is gone without an answer,
-    /// this holder's answer is remembered.
+    /// Answers after another holder has taken the request over. The response that the other holder remembers is the
+    /// request's: this client gets it, too, if it arrives within the wait. If the other holder is gone without a
+    /// response, this holder's response is remembered.
     async fn answer_fenced(&self, answer: &Answer, response: Response<Body>) -> Response<Body> {
         let held = Held { id: self.id, token: self.shared.surroundings.token() };
         match self.reserve_or_wait(held).await {
             Ok(Found::Answered(first)) => {
-                // Only one of the two answers is held in memory.
+                // Only one of the two responses is held in memory.
                 drop(response);
                 // Not the problem itself, which says that nothing was done: the request was carried out. The client
                 // should ask once more.
-                self.shared.replay(&first, self.peer).unwrap_or_else(|_| Problem::InProgress.answer())
+                self.shared.replay(&first, self.peer).unwrap_or_else(|_| Problem::InProgress.response())
             }
             Ok(Found::Reserved { .. }) => match self.remember(held, answer).await {
                 Ok(Kept::Yes) => with_outcome(Outcome::Done, response),
-                Ok(Kept::Fenced) => Problem::InProgress.answer(),
+                Ok(Kept::Fenced) => Problem::InProgress.response(),
                 Err(error) => self.not_remembered(&error, response),
             },
-            Ok(Found::InProgress) => Problem::InProgress.answer(),
-            Ok(Found::InDoubt | Found::Other) => Problem::InDoubt(self.id).answer(),
+            Ok(Found::InProgress) => Problem::InProgress.response(),
+            Ok(Found::InDoubt | Found::Other) => Problem::InDoubt(self.id).response(),
             Err(error) => self.not_remembered(&error, response),
         }
     }
@@ -250,7 +251,7 @@ impl Shared {
     async fn settle_in_doubt(self: &Arc<Self>, held: Held, state: ServiceState) -> Outcome {
         let settings = &self.settings;
         match (state, settings.on_in_doubt) {
-            // If the request were carried out again now, it would run beside the call that was given up.
+            // If the request were carried out again now, it would run in parallel to the call that was given up.
             (ServiceState::GivenUp, _) => self.end_lease_after(held, settings.grace).await,
             (ServiceState::Ended, OnInDoubt::Refuse) => self.end_lease_after(held, Duration::ZERO).await,
             (ServiceState::Ended, OnInDoubt::Run) => {
@@ -261,7 +262,7 @@ impl Shared {
         Outcome::InDoubt
     }
 
-    /// Releases a reservation; if the store fails, retries go on in the background.
+    /// Releases a reservation; if the store fails, retries in the background.
     pub async fn release(self: &Arc<Self>, held: Held) {
         self.change_last(held, move |shared| shared.store.release(held)).await;
     }
@@ -271,8 +272,8 @@ impl Shared {
         self.change_last(held, move |shared| shared.store.extend(held, length)).await;
     }
 
-    /// Makes the last change of a reservation without an answer: its release, or its last lease. If the store fails,
-    /// retries go on in the background; if they fail too, the lease expires unchanged.
+    /// Makes the last change of a reservation without a response: its release, or its last lease. If the store fails,
+    /// it is retried in the background; if that fails too, the lease expires unchanged.
     async fn change_last(
         self: &Arc<Self>,
         held: Held,
@@ -297,16 +298,16 @@ impl Shared {
         }
     }
 
-    /// Asks the store, and retries for `store_wait` while that may help. The last try, begun within that time, may take
-    /// as long as any other.
-    async fn retry<'a>(&self, ask: impl Fn() -> Reply<'a, Kept> + Sync) -> Result<Kept, Error> {
+    /// Calls the store, and retries for `store_wait` while that may help. The last attempt begins within that time, and
+    /// may take as long as any other.
+    async fn retry<'a>(&self, call: impl Fn() -> Reply<'a, Kept> + Sync) -> Result<Kept, Error> {
         let Shared { settings, surroundings, .. } = self;
-        let until = surroundings.now() + settings.store_wait;
+        let deadline = surroundings.now() + settings.store_wait;
         let mut pause = RETRY_PAUSE;
         loop {
-            let reply = self.in_time(ask()).await;
+            let reply = self.in_time(call()).await;
             let may_pass = reply.as_ref().is_err_and(Error::may_pass);
-            if !may_pass || surroundings.now() + pause >= until {
+            if !may_pass || surroundings.now() + pause >= deadline {
                 return reply;
             }
             surroundings.sleep(pause).await;
@@ -314,7 +315,7 @@ impl Shared {
         }
     }
 
-    /// Runs the service, and reads as much of its answer as may be remembered.
+    /// Runs the service, and reads as much of its response as may be remembered.
     async fn run_service<S, R>(
         &self,
         (id, peer): (Id, Option<Peer>),
@@ -326,26 +327,26 @@ impl Shared {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        let answer = match inner.call(request).await {
-            Ok(answer) => answer.map(Body::stream),
+        let response = match inner.call(request).await {
+            Ok(response) => response.map(Body::stream),
             Err(error) => return RunEnd::InDoubt(ServiceResult::Error(error), ServiceState::Ended),
         };
-        let extensions = answer.extensions();
+        let extensions = response.extensions();
         if extensions.get::<GivenUp>().is_some() {
-            return RunEnd::InDoubt(ServiceResult::Answer(Box::new(answer)), ServiceState::GivenUp);
+            return RunEnd::InDoubt(ServiceResult::Response(Box::new(response)), ServiceState::GivenUp);
         }
         if extensions.get::<MayHaveRun>().is_some() {
-            return RunEnd::InDoubt(ServiceResult::Answer(Box::new(answer)), ServiceState::Ended);
+            return RunEnd::InDoubt(ServiceResult::Response(Box::new(response)), ServiceState::Ended);
         }
         if extensions.get::<NotRun>().is_some() {
-            return RunEnd::Released(answer);
+            return RunEnd::Released(response);
         }
-        let status = grpc::status(answer.headers()).unwrap_or(answer.status());
-        let answer = match self.check_status(id, status, answer) {
-            ControlFlow::Continue(answer) => answer,
+        let status = grpc::status(response.headers()).unwrap_or(response.status());
+        let response = match self.check_status(id, status, response) {
+            ControlFlow::Continue(response) => response,
             ControlFlow::Break(end) => return end,
         };
-        let (parts, mut body) = answer.into_parts();
+        let (parts, mut body) = response.into_parts();
         let mut read = BodySoFar { bytes: BytesMut::new(), share: self.at_work.begin_body(peer) };
         if is_stream(&parts.headers) {
             return RunEnd::Large(parts, read, body);
@@ -359,20 +360,20 @@ impl Shared {
                     }
                 }
                 Ok(Err(frame)) => trailers = frame.into_trailers().ok().filter(|trailers| !trailers.is_empty()),
-                // The client has got nothing of the answer yet, and must not get half of it.
+                // The client has received nothing of the response yet, and must not receive a part of it.
                 Err(error) => {
                     let (request, why) = (id.short(), error.to_string());
                     tracing::warn!(request, %why, "an answer broke off: the request is in doubt");
                     let state = if error.is::<GivenUp>() { ServiceState::GivenUp } else { ServiceState::Ended };
-                    return RunEnd::InDoubt(ServiceResult::Answer(Box::new(Problem::AnswerLost.answer())), state);
+                    return RunEnd::InDoubt(ServiceResult::Response(Box::new(Problem::AnswerLost.response())), state);
                 }
             }
         }
         match trailers.as_ref().and_then(grpc::status) {
-            Some(status) if self.settings.becomes(status) != Becomes::Remembered => {
-                let answer = Response::from_parts(parts, Body::begun(read.into_bytes(), trailers, None));
-                match self.check_status(id, status, answer) {
-                    ControlFlow::Continue(answer) => RunEnd::Released(answer),
+            Some(status) if self.settings.disposition(status) != Disposition::Remembered => {
+                let response = Response::from_parts(parts, Body::with_ready(read.into_bytes(), trailers, None));
+                match self.check_status(id, status, response) {
+                    ControlFlow::Continue(response) => RunEnd::Released(response),
                     ControlFlow::Break(end) => end,
                 }
             }
@@ -380,29 +381,29 @@ impl Shared {
         }
     }
 
-    /// Continues with the answer if answers of this status are remembered; otherwise breaks with how the run ended.
+    /// Continues with the response if responses of this status are remembered; otherwise breaks with how the run ended.
     fn check_status<E>(
         &self,
         id: Id,
         status: StatusCode,
-        answer: Response<Body>,
+        response: Response<Body>,
     ) -> ControlFlow<RunEnd<E>, Response<Body>> {
-        match self.settings.becomes(status) {
-            Becomes::Remembered => ControlFlow::Continue(answer),
-            Becomes::Released => ControlFlow::Break(RunEnd::Released(answer)),
-            Becomes::InDoubt => {
+        match self.settings.disposition(status) {
+            Disposition::Remembered => ControlFlow::Continue(response),
+            Disposition::Released => ControlFlow::Break(RunEnd::Released(response)),
+            Disposition::InDoubt => {
                 let (request, status) = (id.short(), status.as_u16());
                 tracing::warn!(
                     request,
                     status,
                     "the service failed, perhaps after doing its work: the request is in doubt"
                 );
-                ControlFlow::Break(RunEnd::InDoubt(ServiceResult::Answer(Box::new(answer)), ServiceState::Ended))
+                ControlFlow::Break(RunEnd::InDoubt(ServiceResult::Response(Box::new(response)), ServiceState::Ended))
             }
         }
     }
 
-    /// The part of an answer that is remembered, with this body.
+    /// The part of a response that is remembered, with this body.
     fn remembered_answer(&self, parts: &Parts, body: AnswerBody) -> Answer {
         let remembered = &self.settings.remembered_headers;
         let grpc_headers = grpc::HEADERS.iter().filter(|name| !remembered.contains(name));
@@ -414,13 +415,13 @@ impl Shared {
     }
 }
 
-/// Whether an answer is a stream of events, which has no end of its own.
+/// Whether a response is a stream of events, which has no end of its own.
 pub fn is_stream(headers: &HeaderMap) -> bool {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     media_type.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
 }
 
-fn with_outcome(outcome: Outcome, mut answer: Response<Body>) -> Response<Body> {
-    answer.extensions_mut().insert(outcome);
-    answer
+fn with_outcome(outcome: Outcome, mut response: Response<Body>) -> Response<Body> {
+    response.extensions_mut().insert(outcome);
+    response
 }

@@ -22,10 +22,10 @@ use crate::request::{Error, Id};
 /// The most entries that one batch removes.
 const TIDY_MAX: usize = 1_000;
 
-/// Properties of RocksDB: whether it has stopped taking writes, and how often it could not write its files.
+/// Properties of RocksDB: whether it has stopped accepting writes, and how often it could not write its files.
 const WRITE_STOPPED: &PropName = rocksdb::properties::IS_WRITE_STOPPED;
 const BACKGROUND_ERRORS: &PropName = rocksdb::properties::BACKGROUND_ERRORS;
-/// The pause before a write is retried while the database takes no writes.
+/// The pause before a write is retried while the database accepts no writes.
 const WRITE_STOPPED_PAUSE: Duration = Duration::from_millis(2);
 
 /// The database's folder within the store's.
@@ -57,7 +57,7 @@ pub(super) enum Writing {
 }
 
 /// The number of background errors before the last successful write. RocksDB's count never falls: errors before that
-/// write have passed, and only later ones say why RocksDB takes no writes.
+/// write have passed, and only later errors explain why RocksDB accepts no writes.
 #[derive(Debug, Default)]
 struct PastErrors(AtomicU64);
 
@@ -87,7 +87,7 @@ impl Database {
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(DATABASE_DIR);
         check_logs(&path)?;
-        let db = DB::open(&options::of_requests(), &path).map_err(|error| from_rocksdb(&path, &error))?;
+        let db = DB::open(&options::request_options(), &path).map_err(|error| from_rocksdb(&path, &error))?;
         let (mut cached_reads, mut immediate_writes) = (ReadOptions::default(), WriteOptions::default());
         cached_reads.set_read_tier(ReadTier::BlockCache);
         immediate_writes.set_no_slowdown(true);
@@ -146,18 +146,18 @@ impl Database {
         Ok(())
     }
 
-    /// Writes a batch; `false` if it would have to wait and may not.
+    /// Writes a batch. Returns `false` if the write would have to wait, and `mode` does not allow that.
     ///
     /// # Errors
     /// The write failed: parts of it may be on the disk. Or RocksDB cannot write its files: then nothing was written.
-    pub fn write(&self, mut batch: WriteBatch, how: Writing) -> Result<bool, Error> {
+    pub fn write(&self, mut batch: WriteBatch, mode: Writing) -> Result<bool, Error> {
         batch.put_log_data(logs::mark(self.synced.load(Ordering::Acquire)));
         loop {
-            if how == Writing::Patient {
+            if mode == Writing::Patient {
                 self.wait_for_files()?;
             }
             let errors = self.property(BACKGROUND_ERRORS);
-            // If RocksDB did the waiting, a write would wait for as long as the disk is full.
+            // RocksDB itself would wait as long as the disk is full, so the waiting is done here.
             match self.db.write_opt(WriteBatch::from_data(batch.data()), &self.immediate_writes) {
                 Ok(()) => {
                     self.past_errors.note_success(errors);
@@ -166,13 +166,13 @@ impl Database {
                 Err(error) if error.kind() != rocksdb::ErrorKind::Incomplete => {
                     return Err(from_rocksdb(self.db.path(), &error));
                 }
-                Err(_) if how == Writing::AtOnce => return Ok(false),
+                Err(_) if mode == Writing::AtOnce => return Ok(false),
                 Err(_) => pause(),
             }
         }
     }
 
-    /// Waits while RocksDB takes no writes because it is writing its files. Fails if it cannot write its files:
+    /// Waits while RocksDB accepts no writes because it is writing its files. Fails if it cannot write its files:
     /// otherwise a write would wait until the disk has room.
     fn wait_for_files(&self) -> Result<(), Error> {
         while self.property(WRITE_STOPPED) > 0 {
@@ -192,10 +192,10 @@ impl Database {
         self.db.property_int_value(name).ok().flatten().unwrap_or(0)
     }
 
-    /// Syncs what was written before the call; more may be written meanwhile.
+    /// Syncs all writes before the call; other threads may write meanwhile.
     ///
     /// # Errors
-    /// The sync failed: any part of what was not synced before may be on the disk.
+    /// The sync failed: any part of the unsynced writes may be on the disk.
     pub fn sync(&self) -> Result<(), Error> {
         let written = self.db.latest_sequence_number();
         self.db.flush_wal(true).map_err(|error| from_rocksdb(self.db.path(), &error))?;
@@ -203,7 +203,7 @@ impl Database {
         Ok(())
     }
 
-    /// Marks what is synced, with a batch that changes nothing.
+    /// Marks in the log up to where it is synced, with a batch that changes nothing.
     ///
     /// # Errors
     /// The write failed: parts of it may be on the disk.
@@ -213,7 +213,7 @@ impl Database {
         self.write(batch, Writing::AtOnce).map(drop)
     }
 
-    /// Frees the disk space of what was removed; more may be written meanwhile.
+    /// Frees the disk space of removed entries; other threads may write meanwhile.
     pub fn compact(&self) {
         self.db.compact_range::<&[u8], &[u8]>(None, None);
     }
@@ -223,28 +223,28 @@ impl Database {
         self.db.cancel_all_background_work(true);
     }
 
-    /// The removal times that have passed, with the ids of their entries; the oldest first, [`TIDY_MAX`] at most.
-    pub fn due_for_removal(&self, now_ms: i64) -> Result<Vec<(i64, Id)>, Error> {
+    /// The removal times that have passed, with the ids of their entries: the oldest first, at most [`TIDY_MAX`].
+    pub fn expired_entries(&self, now_ms: i64) -> Result<Vec<(i64, Id)>, Error> {
         let from = [EXPIRY_PREFIX];
-        let mut due = Vec::new();
+        let mut expired = Vec::new();
         for item in self.db.iterator(IteratorMode::From(&from, rocksdb::Direction::Forward)).take(TIDY_MAX) {
             let (key, _) = item.map_err(|error| from_rocksdb(self.db.path(), &error))?;
             let Some((until_ms, id)) = parse_expiry_key(&key) else { break };
             if until_ms > now_ms {
                 break;
             }
-            due.push((until_ms, id));
+            expired.push((until_ms, id));
         }
-        Ok(due)
+        Ok(expired)
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "RocksDB does not notify when it takes writes again")]
+#[expect(clippy::disallowed_methods, reason = "RocksDB does not notify when it accepts writes again")]
 fn pause() {
     thread::sleep(WRITE_STOPPED_PAUSE);
 }
 
-/// What the operating system's messages say when there is no room.
+/// Parts of the operating system's messages about a lack of disk space.
 const NO_ROOM_MESSAGES: [&str; 3] = ["No space left", "Disk quota exceeded", "File too large"];
 
 /// RocksDB takes damage of a log for the log's end, so logs are checked before it opens them.

@@ -2,10 +2,10 @@
 
 use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, LogLevel, Options};
 
-/// The block cache: it holds the filters of a day's requests, and the answers to repeated requests.
+/// The block cache: it holds the filters of a day's requests, and the responses to repeated requests.
 const CACHE_BYTES: usize = 64 << 20;
 pub(super) const WRITE_BUFFER_BYTES: usize = 16 << 20;
-/// The part of the write buffer that is a filter: most requests that are looked up are new, and a filter tells that at
+/// The part of the write buffer that is a filter: most requests that are looked up are new, which the filter shows at
 /// once.
 const WRITE_BUFFER_FILTER: f64 = 0.02;
 /// Bits of a file's filter per key: the lookup of only one in a hundred new requests reads a block.
@@ -17,12 +17,12 @@ const TEXT_LOG_FILES_MAX: usize = 2;
 /// The log is written out in steps of this size, so that a sync has little left to do.
 const LOG_STEP_BYTES: u64 = 1 << 20;
 /// How many old logs are kept to be overwritten: as long as a file does not grow, a sync need not write its length. The
-/// bytes behind the end of such a log are an older log's. Clients cannot choose them: answers are masked
+/// bytes behind the end of such a log are an older log's. Clients cannot choose them: responses are masked
 /// (`format::request`).
 const OLD_LOGS: usize = 2;
 
 /// Options for requests: most keys that are looked up are new.
-pub(super) fn of_requests() -> Options {
+pub(super) fn request_options() -> Options {
     let mut blocks = BlockBasedOptions::default();
     blocks.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES));
     blocks.set_bloom_filter(FILTER_BITS, false);

@@ -1,7 +1,7 @@
 //! Tracks the requests that were written and are not synced yet, and the callers that wait for a sync.
 //!
-//! **Invariant.** Nobody gets an answer, or a reservation that must not be taken over, until a sync that began after
-//! its write has ended. What is written while a sync is under way belongs to the next sync.
+//! **Invariant.** Nobody gets a response, or a reservation that must not be taken over, until a sync that began after
+//! its write has ended. A write during a sync belongs to the next sync.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use super::writer::now;
 use super::{Outcome, WAITING_MAX};
 use crate::request::{AnswerBody, Error, Found, Id};
 
-/// If a sync takes longer, the disk hangs: then no new requests are begun until it has synced.
+/// A sync that takes longer counts as late: the disk hangs, and no new requests are begun until the sync has ended.
 const LATE: Duration = Duration::from_secs(3);
-/// The most bytes of answers that may wait for a sync.
+/// The most bytes of responses that may wait for a sync.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// The sender for a change's outcome; its caller waits at the other end.
@@ -25,20 +25,20 @@ pub(super) type ReplyTo = oneshot::Sender<Result<Outcome, Error>>;
 /// The requests that are not synced yet, and the callers that wait for a sync.
 #[derive(Default)]
 pub(super) struct Syncs {
-    /// What the next sync covers: all that was written since the last one began.
+    /// The batch of the next sync: all requests written since the last sync began.
     next: SyncBatch,
-    /// What the sync under way covers. Empty once the result of that sync does not matter any more.
+    /// The batch of the sync under way. Empty once the result of that sync does not matter any more.
     under_way: SyncBatch,
-    /// Whether a thread syncs; it goes on until nothing is left to sync.
+    /// Whether a thread is syncing; it continues until nothing is left to sync.
     is_syncing: bool,
-    /// Requests that were written, but whose sync failed for lack of room: their outcomes are given to nobody until the
+    /// Requests that were written, but whose sync failed for lack of room: nobody gets their outcomes until the
     /// database is reopened.
     lost: HashSet<Id>,
 }
 
-/// When an outcome is given out.
+/// When a caller gets the outcome of its change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
+pub(super) enum ReplyTiming {
     /// At once.
     Now,
     /// Once this request is synced; at once if it is synced already.
@@ -56,15 +56,15 @@ struct SyncBatch {
     database: Option<Arc<Database>>,
     /// The requests whose outcomes nobody may get before the sync.
     ids: HashSet<Id>,
-    /// The outcomes that are given out after the sync, and to whom.
+    /// The callers that wait for the sync, and their outcomes.
     waiting: Vec<(ReplyTo, Outcome)>,
-    /// The total size of the answers among these outcomes.
+    /// The total size of the responses among these outcomes.
     bytes: usize,
 }
 
 impl SyncBatch {
-    /// Adds a caller that waits; returns it, with an error, if too many wait: a disk that hangs must not fill the
-    /// memory. Callers that have given up do not count.
+    /// Adds a caller that waits. Returns it, with an error, if too many callers wait: a disk that hangs must not fill
+    /// the memory. Callers that have given up do not count.
     fn add_waiting(&mut self, reply_to: ReplyTo, outcome: Outcome) -> Option<(ReplyTo, Error)> {
         let bytes = answer_bytes(&outcome);
         let is_full =
@@ -110,19 +110,19 @@ impl Syncs {
     /// error, at once.
     pub fn defer(
         &mut self,
-        when: When,
+        timing: ReplyTiming,
         reply_to: ReplyTo,
         outcome: Outcome,
     ) -> Option<(ReplyTo, Result<Outcome, Error>)> {
-        if let When::Synced(id) = when
+        if let ReplyTiming::Synced(id) = timing
             && self.lost.contains(&id)
         {
             return Some((reply_to, Err(Error::Full("it is not known whether the request is on the disk".to_owned()))));
         }
-        let must_wait_for = |batch: &SyncBatch| match when {
-            When::Now => false,
-            When::Synced(id) => batch.ids.contains(&id),
-            When::AllSynced => !batch.ids.is_empty(),
+        let must_wait_for = |batch: &SyncBatch| match timing {
+            ReplyTiming::Now => false,
+            ReplyTiming::Synced(id) => batch.ids.contains(&id),
+            ReplyTiming::AllSynced => !batch.ids.is_empty(),
         };
         let batches = [&mut self.next, &mut self.under_way];
         match batches.into_iter().find(|batch| must_wait_for(batch)) {
@@ -131,7 +131,7 @@ impl Syncs {
         }
     }
 
-    /// Whether the sync under way already takes longer than [`LATE`].
+    /// Whether the sync under way has already taken longer than [`LATE`].
     pub fn is_late(&self) -> bool {
         self.under_way.began.is_some_and(|began| began.elapsed() > LATE)
     }
@@ -151,12 +151,12 @@ impl Syncs {
         database
     }
 
-    /// Ends the sync under way, which has succeeded. Returns the outcomes that can be given out now.
+    /// Ends the sync under way, which has succeeded. Returns the outcomes that their callers can get now.
     pub fn end_sync(&mut self) -> Vec<(ReplyTo, Outcome)> {
         std::mem::take(&mut self.under_way).waiting
     }
 
-    /// Handles a disk that has no room to sync what was written. Returns the callers that must get the error. The
+    /// Handles a disk that has no room for a sync. Returns the callers that must get the error. The
     /// unsynced requests are lost: nobody gets their outcomes until the database is reopened and shows what is on the
     /// disk.
     pub fn lose(&mut self) -> Vec<(ReplyTo, Outcome)> {
@@ -181,7 +181,7 @@ impl Syncs {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: nobody gets an outcome that has to be synced before its sync has ended.
+    //! Goal: no caller gets an outcome that must be synced before its sync has ended.
 
     use super::*;
     use crate::request::{Answer, Kept};
@@ -197,7 +197,9 @@ mod tests {
     /// A caller that waits for this request's sync, or is answered at once.
     fn wait(syncs: &mut Syncs, number: u8) -> oneshot::Receiver<Result<Outcome, Error>> {
         let (reply_to, received) = oneshot::channel();
-        if let Some((reply_to, outcome)) = syncs.defer(When::Synced(id(number)), reply_to, Outcome::Kept(Kept::Yes)) {
+        if let Some((reply_to, outcome)) =
+            syncs.defer(ReplyTiming::Synced(id(number)), reply_to, Outcome::Kept(Kept::Yes))
+        {
             reply_to.send(outcome).unwrap();
         }
         received
@@ -251,7 +253,7 @@ mod tests {
         let (mut syncs, database) = (Syncs::default(), open(&folder));
         let check = |syncs: &mut Syncs| {
             let (reply_to, received) = oneshot::channel();
-            if let Some((reply_to, outcome)) = syncs.defer(When::AllSynced, reply_to, Outcome::Checked) {
+            if let Some((reply_to, outcome)) = syncs.defer(ReplyTiming::AllSynced, reply_to, Outcome::Checked) {
                 reply_to.send(outcome).unwrap();
             }
             received
@@ -282,7 +284,7 @@ mod tests {
         let answered = |syncs: &mut Syncs| {
             let answer = Answer { status: 200, headers: Vec::new(), body: AnswerBody::Whole(body.clone()) };
             let (reply_to, received) = oneshot::channel();
-            (syncs.defer(When::Synced(id(2)), reply_to, Outcome::Found(Found::Answered(answer))), received)
+            (syncs.defer(ReplyTiming::Synced(id(2)), reply_to, Outcome::Found(Found::Answered(answer))), received)
         };
         syncs.add_written([id(2)], &database);
         let (first, _received) = answered(&mut syncs);
@@ -291,12 +293,14 @@ mod tests {
     }
 
     #[test]
-    fn sync_that_ends_after_a_failure_answers_nobody() {
+    fn sync_that_ends_after_a_failure_returns_no_outcomes() {
         let folder = tempfile::tempdir().unwrap();
         let (mut syncs, database) = (Syncs::default(), open(&folder));
         let wait = |syncs: &mut Syncs, number| {
             let (reply_to, received) = oneshot::channel();
-            assert!(syncs.defer(When::Synced(id(number)), reply_to, Outcome::Found(Found::InProgress)).is_none());
+            assert!(
+                syncs.defer(ReplyTiming::Synced(id(number)), reply_to, Outcome::Found(Found::InProgress)).is_none()
+            );
             received
         };
         syncs.add_written([id(1)], &database);

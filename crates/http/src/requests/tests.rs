@@ -1,4 +1,4 @@
-//! Goal: answers outlive the process, leases do not, and only folders of requests are opened.
+//! Goal: responses outlive the process, leases do not, and only folders of requests are opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -46,12 +46,12 @@ fn wait_until_due() {
 }
 
 #[test]
-fn answers_outlive_the_process_and_leases_do_not() {
+fn responses_outlive_the_process_and_leases_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("requests");
     let store = Requests::open(&dir).unwrap();
-    let (answered, at_work, doubted) = (wanted(1, 1), wanted(2, 1), wanted(3, 1));
-    for wanted in [&answered, &at_work, &doubted] {
+    let (answered, reserved, doubted) = (wanted(1, 1), wanted(2, 1), wanted(3, 1));
+    for wanted in [&answered, &reserved, &doubted] {
         assert_eq!(wait(store.reserve(wanted)), Ok(Found::Reserved { taken_over: false }));
     }
     assert_eq!(wait(store.complete(answered.held, &answer("a"), LONG)), Ok(Kept::Yes));
@@ -59,14 +59,14 @@ fn answers_outlive_the_process_and_leases_do_not() {
     let store = Requests::open(&dir).unwrap();
     assert_eq!(wait(store.reserve(&wanted(1, 2))), Ok(Found::Answered(answer("a"))));
     assert_eq!(wait(store.reserve(&wanted(2, 2))), Ok(Found::Reserved { taken_over: true }));
-    assert_eq!(wait(store.complete(at_work.held, &answer("late"), LONG)), Ok(Kept::Fenced));
+    assert_eq!(wait(store.complete(reserved.held, &answer("late"), LONG)), Ok(Kept::Fenced));
     let refusing = Wanted { on_in_doubt: OnInDoubt::Refuse, ..wanted(3, 2) };
     assert_eq!(wait(store.reserve(&refusing)), Ok(Found::InDoubt));
 }
 
 /// `ratchet requests` opens the folder of a proxy that has ended, so all of its leases are over.
 #[test]
-fn decisions_by_hand_outlive_the_process() {
+fn operators_decisions_outlive_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("requests");
     assert!(matches!(Requests::open_existing(&dir), Err(Error::Refused(_))) && !dir.exists(), "no folder is created");
@@ -95,14 +95,14 @@ fn decisions_by_hand_outlive_the_process() {
     assert_eq!(wait(store.reserve(&wanted(2, 2))), Ok(Found::Reserved { taken_over: false }));
 }
 
-/// Logs are overwritten: what an old log still has behind the end of the new one does not come back.
+/// Logs are overwritten: the records of an old log behind the end of the new one do not come back.
 #[test]
 fn crash_loses_nothing_written_and_revives_nothing_older() {
     /// A reservation is released this many requests later, in a later log than the one it was written to.
     const RELEASED_AFTER: u8 = 20;
     const COPIED_AT: [u8; 3] = [70, 95, 120];
     let folder = folders::folder();
-    let (dir, left) = (folder.path().join("requests"), folder.path().join("left"));
+    let (dir, copy_dir) = (folder.path().join("requests"), folder.path().join("copy_dir"));
     let (store, body) = (Requests::open(&dir).unwrap(), "a".repeat(WRITE_BUFFER_BYTES / 16));
     let answer = Answer { body: AnswerBody::Whole(body.into()), ..answer("") };
     let is_released = |id: u8| id % 8 == 1;
@@ -124,10 +124,10 @@ fn crash_loses_nothing_written_and_revives_nothing_older() {
         if !COPIED_AT.contains(&id) {
             continue;
         }
-        drop(Requests::open(&left).unwrap());
-        std::fs::remove_dir_all(left.join(DATABASE_DIR)).unwrap();
-        folders::copy_as_it_is(&dir.join(DATABASE_DIR), &left.join(DATABASE_DIR));
-        let crashed = Requests::open(&left).unwrap();
+        drop(Requests::open(&copy_dir).unwrap());
+        std::fs::remove_dir_all(copy_dir.join(DATABASE_DIR)).unwrap();
+        folders::copy_as_it_is(&dir.join(DATABASE_DIR), &copy_dir.join(DATABASE_DIR));
+        let crashed = Requests::open(&copy_dir).unwrap();
         for found in 0..=id {
             let expected = match is_released(found) {
                 true => Found::Reserved { taken_over: found + RELEASED_AFTER > id },
@@ -140,7 +140,7 @@ fn crash_loses_nothing_written_and_revives_nothing_older() {
 }
 
 #[test]
-fn folder_belongs_to_one_process() {
+fn folder_in_use_is_refused_to_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("requests");
     let store = Requests::open(&dir).unwrap();
@@ -156,16 +156,17 @@ fn folder_with_other_files_is_refused_and_left_alone() {
     std::fs::write(folder.path().join("letters"), "mine").unwrap();
     let refused = Requests::open(folder.path()).err().unwrap();
     assert!(matches!(&refused, Error::Refused(text) if text.contains("is not empty")), "{refused}");
-    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["letters"]);
+    let remaining_files: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(remaining_files, ["letters"]);
 }
 
 #[test]
-fn later_format_is_refused() {
+fn folder_of_a_later_format_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("requests");
     drop(Requests::open(&dir).unwrap());
-    let db = DB::open(&options::of_requests(), dir.join(DATABASE_DIR)).unwrap();
+    let db = DB::open(&options::request_options(), dir.join(DATABASE_DIR)).unwrap();
     db.put(FORMAT_KEY, [REQUEST_FORMAT + 1]).unwrap();
     drop(db);
     let refused = Requests::open(&dir).err().unwrap();
@@ -177,7 +178,7 @@ fn damaged_entry_fails_only_its_own_request() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("requests");
     drop(Requests::open(&dir).unwrap());
-    let db = DB::open(&options::of_requests(), dir.join(DATABASE_DIR)).unwrap();
+    let db = DB::open(&options::request_options(), dir.join(DATABASE_DIR)).unwrap();
     db.put(entry_key(Id([1; 32])), [REQUEST_FORMAT, 0, 0]).unwrap();
     drop(db);
     let store = Requests::open(&dir).unwrap();
@@ -209,7 +210,7 @@ fn released_and_expired_requests_leave_nothing_behind() {
     assert_eq!(wait(store.tidy()), Ok(100));
     assert_eq!(wait(store.tidy()), Ok(0));
     drop(store);
-    let db = DB::open(&options::of_requests(), dir.join(DATABASE_DIR)).unwrap();
+    let db = DB::open(&options::request_options(), dir.join(DATABASE_DIR)).unwrap();
     let keys: Vec<u8> = db.iterator(IteratorMode::Start).map(|item| item.unwrap().0[0]).collect();
     let count = |kind| keys.iter().filter(|key| **key == kind).count();
     assert_eq!(
@@ -226,13 +227,13 @@ fn damaged_entry_is_removed_when_it_expires() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("requests");
     let store = Requests::open(&dir).unwrap();
-    let (over, kept) = (wanted(2, 1), wanted(3, 1));
-    for (wanted, retention) in [(&over, Duration::ZERO), (&kept, LONG)] {
+    let (expired, kept) = (wanted(2, 1), wanted(3, 1));
+    for (wanted, retention) in [(&expired, Duration::ZERO), (&kept, LONG)] {
         assert_eq!(wait(store.reserve(wanted)), Ok(Found::Reserved { taken_over: false }));
         assert_eq!(wait(store.complete(wanted.held, &answer("a"), retention)), Ok(Kept::Yes));
     }
     drop(store);
-    let db = DB::open(&options::of_requests(), dir.join(DATABASE_DIR)).unwrap();
+    let db = DB::open(&options::request_options(), dir.join(DATABASE_DIR)).unwrap();
     db.put(entry_key(Id([1; 32])), [REQUEST_FORMAT, 0, 0]).unwrap();
     db.put(expiry_key(1, Id([1; 32])), []).unwrap();
     drop(db);
@@ -260,16 +261,16 @@ fn removal_time_of_an_earlier_release_is_replaced() {
         until_ms,
         state: RequestState::Reserved { lease_until_ms: until_ms, run: [0; 16] },
     };
-    let db = DB::open(&options::of_requests(), dir.join(DATABASE_DIR)).unwrap();
+    let db = DB::open(&options::request_options(), dir.join(DATABASE_DIR)).unwrap();
     db.put(entry_key(Id([1; 32])), entry.encode()).unwrap();
     db.put(expiry_key(until_ms, Id([1; 32])), []).unwrap();
     drop(db);
     let store = Requests::open(&dir).unwrap();
-    let taking = wanted(1, 2);
-    assert_eq!(wait(store.reserve(&taking)), Ok(Found::Reserved { taken_over: true }));
-    assert_eq!(wait(store.complete(taking.held, &answer("a"), LONG)), Ok(Kept::Yes));
+    let taken_over = wanted(1, 2);
+    assert_eq!(wait(store.reserve(&taken_over)), Ok(Found::Reserved { taken_over: true }));
+    assert_eq!(wait(store.complete(taken_over.held, &answer("a"), LONG)), Ok(Kept::Yes));
     drop(store);
-    let db = DB::open(&options::of_requests(), dir.join(DATABASE_DIR)).unwrap();
+    let db = DB::open(&options::request_options(), dir.join(DATABASE_DIR)).unwrap();
     let keys: Vec<_> = db.iterator(IteratorMode::Start).map(|item| item.unwrap().0).collect();
     assert_eq!(keys.iter().filter(|key| key[0] == EXPIRY_PREFIX).count(), 1, "{keys:?}");
     assert!(!keys.iter().any(|key| **key == expiry_key(until_ms, Id([1; 32]))));
@@ -300,8 +301,8 @@ fn caller_reserves_at_once_if_it_need_not_wait() {
     assert_eq!(wait(store.reserve(&refusing)), Ok(Found::Reserved { taken_over: false }));
 }
 
-/// At the bound no new requests are taken, and known ones are answered. Once enough is removed, there is room again,
-/// although no writes cause a compaction.
+/// At the bound no new requests are accepted, and known ones are answered. Once enough entries are removed, there is
+/// room again, although no writes cause a compaction.
 #[test]
 fn store_at_its_bound_still_serves_known_requests() {
     const BOUND: u64 = 96 << 20;
@@ -312,7 +313,7 @@ fn store_at_its_bound_still_serves_known_requests() {
     let at_work = wanted(255, 1);
     assert_eq!(wait(store.reserve(&at_work)), Ok(Found::Reserved { taken_over: false }));
     let is_kept = |id: u8| id.is_multiple_of(8);
-    let full = (0..200).find(|id| match wait(store.reserve(&wanted(*id, 1))) {
+    let first_refused = (0..200).find(|id| match wait(store.reserve(&wanted(*id, 1))) {
         Ok(found) => {
             assert_eq!(found, Found::Reserved { taken_over: false });
             let retention = if is_kept(*id) { LONG } else { Duration::ZERO };
@@ -324,24 +325,24 @@ fn store_at_its_bound_still_serves_known_requests() {
             true
         }
     });
-    let full = full.expect("the bound is reached");
+    let first_refused = first_refused.expect("the bound is reached");
     assert!(store.bytes() >= BOUND / 8 * 7 && store.bytes() < BOUND * 2, "{}", store.bytes());
-    for id in (0..full).filter(|id| is_kept(*id)) {
+    for id in (0..first_refused).filter(|id| is_kept(*id)) {
         assert_eq!(wait(store.reserve(&wanted(id, 2))), Ok(Found::Answered(answer.clone())), "{id}");
     }
     assert_eq!(wait(store.extend(at_work.held, LONG)), Ok(Kept::Yes));
     assert_eq!(wait(store.complete(at_work.held, &answer, LONG)), Ok(Kept::Yes), "a known request");
     assert_eq!(wait(store.check()), Ok(()));
-    assert!(matches!(wait(store.reserve(&wanted(full, 1))), Err(Error::Full(_))));
+    assert!(matches!(wait(store.reserve(&wanted(first_refused, 1))), Err(Error::Full(_))));
     wait_until_due();
-    assert!(wait(store.tidy()).unwrap() > usize::from(full) / 2);
+    assert!(wait(store.tidy()).unwrap() > usize::from(first_refused) / 2);
     let began = writer::now();
-    while wait(store.reserve(&wanted(full, 1))) != Ok(Found::Reserved { taken_over: false }) {
+    while wait(store.reserve(&wanted(first_refused, 1))) != Ok(Found::Reserved { taken_over: false }) {
         assert!(began.elapsed() < Duration::from_secs(60), "there is still no room: {} bytes", store.bytes());
         wait_until_due();
     }
     assert!(store.bytes() < BOUND, "{}", store.bytes());
-    for id in (0..full).filter(|id| is_kept(*id)) {
+    for id in (0..first_refused).filter(|id| is_kept(*id)) {
         assert_eq!(wait(store.reserve(&wanted(id, 3))), Ok(Found::Answered(answer.clone())), "{id}");
     }
 }

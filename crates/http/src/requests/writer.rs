@@ -2,7 +2,7 @@
 //!
 //! Only the holder of the [`Writer`] changes the database, so changes need no locks against each other.
 //!
-//! **Without room** (the disk is full, or the bound is reached) known requests are still answered. On a full disk
+//! **Without disk space** (the disk is full, or the bound is reached) known requests are still answered. On a full disk
 //! nothing is written any more, and the database stays open for reading until there is room to reopen it.
 
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use ahash::AHashMap;
 use rocksdb::WriteBatch;
 
 use super::database::{Database, FORMAT_KEY, Reading, Writing, entry_key, expiry_key};
-use super::room::{self, Room};
-use super::syncs::When;
+use super::disk_space::{self, DiskSpace};
+use super::syncs::ReplyTiming;
 use super::{Operation, Outcome};
 use crate::format::request::{RequestEntry, RequestState};
 use crate::request::entry::{self, Change};
@@ -52,20 +52,20 @@ impl Clock {
 /// Changes the database; nothing else does.
 pub(super) struct Writer {
     dir: PathBuf,
-    /// `None` after it has failed.
+    /// `None` after the database has failed.
     database: Option<Arc<Database>>,
     /// The database that has failed: a sync of it may still be under way.
     closing: Weak<Database>,
     /// When the database failed, or could not be reopened, and the error.
     failed: Option<(Instant, Error)>,
-    /// When the disk was found full, or was last tried again, and the error. While this is set, the database is only
-    /// read.
+    /// When the disk was found full, or reopening was last attempted, and the error. While this is set, the database is
+    /// only read.
     disk_full: Option<(Instant, Error)>,
     /// The disk space that the database may take.
-    pub room: Room,
+    pub disk_space: DiskSpace,
     clock: Clock,
     run: [u8; 16],
-    /// How many of the latest writes in a row took less than [`FAST_WRITE`] each.
+    /// The number of consecutive latest writes that took less than [`FAST_WRITE`] each.
     fast_writes: u32,
     /// Copies of reservations in the database, which are soon looked up again.
     reserved: AHashMap<Id, RequestEntry>,
@@ -73,8 +73,8 @@ pub(super) struct Writer {
 
 /// The outcome of a batch of changes.
 pub(super) struct BatchOutcome {
-    /// The outcome of each change, and when to give it out.
-    pub outcomes: Vec<(Result<Outcome, Error>, When)>,
+    /// The outcome of each change, and when its caller gets it.
+    pub outcomes: Vec<(Result<Outcome, Error>, ReplyTiming)>,
     /// The requests whose outcomes nobody may get before a sync.
     pub to_sync: Vec<Id>,
     /// The database that the requests were written to.
@@ -85,14 +85,14 @@ impl Writer {
     /// Opens the database in this folder.
     pub fn open(dir: PathBuf) -> Result<Self, Error> {
         let database = Some(Arc::new(Database::open(&dir)?));
-        let room = Room::new(dir.clone());
+        let disk_space = DiskSpace::new(dir.clone());
         Ok(Self {
             dir,
             database,
             closing: Weak::new(),
             failed: None,
             disk_full: None,
-            room,
+            disk_space,
             clock: Clock::start(),
             run: rand::random(),
             fast_writes: 0,
@@ -101,7 +101,7 @@ impl Writer {
     }
 
     /// Carries out some changes, as one batch. A damaged entry fails only its own request. `is_late`: a sync takes too
-    /// long, so that nobody should begin to carry out a request.
+    /// long, so that no new request should be begun.
     ///
     /// # Errors
     /// The database was closed, and nothing was carried out; or the write failed, and parts of the batch may be on the
@@ -116,15 +116,16 @@ impl Writer {
         let Some(database) = &self.database else { return Err(closed_error()) };
         let database = Arc::clone(database);
         loop {
-            let refusal = self.room.refusal();
-            let mut open = OpenBatch { refusal, ..self.begin_batch(&database, Reading::Patient) };
+            let refusal = self.disk_space.refusal();
+            let mut batch = OpenBatch { refusal, ..self.begin_batch(&database, Reading::Patient) };
             let outcomes = operations.clone().map(|operation| {
-                let outcome = open.carry_out(operation);
-                let when = outcome.as_ref().map_or(When::Now, |outcome| when_given_out(operation, outcome, is_late));
-                (outcome, when)
+                let outcome = batch.carry_out(operation);
+                let timing =
+                    outcome.as_ref().map_or(ReplyTiming::Now, |outcome| reply_timing(operation, outcome, is_late));
+                (outcome, timing)
             });
             let outcomes = outcomes.collect();
-            let OpenBatch { writes, to_sync, entries, has_removed, .. } = open;
+            let OpenBatch { writes, to_sync, entries, has_removed, .. } = batch;
             if !writes.is_empty() {
                 match self.write(&database, (writes, entries), Writing::Patient) {
                     Ok(_) => {}
@@ -134,9 +135,9 @@ impl Writer {
                 }
             }
             if has_removed {
-                self.room.note_removal();
+                self.disk_space.note_removal();
             }
-            self.room.compact_if_due(&database);
+            self.disk_space.compact_if_due(&database);
             return Ok(BatchOutcome { outcomes, to_sync, database });
         }
     }
@@ -155,13 +156,13 @@ impl Writer {
         if self.fast_writes < FAST_WRITES_MIN || wanted.on_in_doubt == OnInDoubt::Refuse {
             return None;
         }
-        let refusal = self.room.refusal();
-        let mut open = OpenBatch { refusal, ..self.begin_batch(&database, Reading::Cached) };
-        let Ok(found) = open.reserve(wanted) else { return None };
+        let refusal = self.disk_space.refusal();
+        let mut batch = OpenBatch { refusal, ..self.begin_batch(&database, Reading::Cached) };
+        let Ok(found) = batch.reserve(wanted) else { return None };
         if matches!(found, Found::Answered(_)) && is_unsynced(wanted.held.id) {
             return None;
         }
-        let OpenBatch { writes, entries, .. } = open;
+        let OpenBatch { writes, entries, .. } = batch;
         if writes.is_empty() {
             return Some(Ok(found));
         }
@@ -172,7 +173,7 @@ impl Writer {
         }
     }
 
-    /// Marks in the log what is synced, if the database may be written to.
+    /// Marks in the log up to where it is synced, if the database may be written to.
     ///
     /// # Errors
     /// As for [`Database::mark_synced`].
@@ -181,7 +182,7 @@ impl Writer {
         self.database.as_ref().filter(|_| may_write).map_or(Ok(()), |database| database.mark_synced())
     }
 
-    /// The database, for inspection, with the run whose leases count and the time.
+    /// The database, for listing requests, with the current run and time.
     ///
     /// # Errors
     /// The database is closed.
@@ -213,16 +214,16 @@ impl Writer {
         &mut self,
         database: &Database,
         (writes, entries): (WriteBatch, AHashMap<Id, Option<RequestEntry>>),
-        how: Writing,
+        mode: Writing,
     ) -> Result<bool, Error> {
         let (began, bytes) = (now(), writes.size_in_bytes());
-        let written = database.write(writes, how);
+        let written = database.write(writes, mode);
         let is_fast = matches!(written, Ok(true)) && began.elapsed() < FAST_WRITE;
         self.fast_writes = if is_fast { self.fast_writes.saturating_add(1) } else { 0 };
         match &written {
             Ok(true) => {
-                self.room.add_written(bytes);
-                entries.into_iter().for_each(|(id, entry)| self.keep(id, entry));
+                self.disk_space.add_written(bytes);
+                entries.into_iter().for_each(|(id, entry)| self.cache_reservation(id, entry));
             }
             Ok(false) => {}
             Err(error @ Error::Full(_)) => self.become_read_only(error),
@@ -232,10 +233,10 @@ impl Writer {
     }
 
     /// Keeps a written entry in memory, if it is a reservation.
-    fn keep(&mut self, id: Id, entry: Option<RequestEntry>) {
+    fn cache_reservation(&mut self, id: Id, entry: Option<RequestEntry>) {
         match entry {
             Some(entry) if matches!(entry.state, RequestState::Reserved { .. }) => {
-                // This also drops reservations that are still needed: they are then read from the database.
+                // This also drops reservations that are still needed: these are then read from the database.
                 if self.reserved.len() >= RESERVED_MAX {
                     self.reserved.clear();
                 }
@@ -272,7 +273,7 @@ impl Writer {
         }
         *tried = now();
         // A sync, a listing or a compaction may still use the database.
-        if Arc::strong_count(database) > 1 || !room::has_room_to_reopen(&self.dir) {
+        if Arc::strong_count(database) > 1 || !disk_space::has_room_to_reopen(&self.dir) {
             return;
         }
         let error = error.clone();
@@ -296,14 +297,14 @@ impl Writer {
     /// Stops the compaction in the background.
     pub fn stop_compaction(&mut self) {
         if let Some(database) = &self.database {
-            self.room.stop_compaction(database);
+            self.disk_space.stop_compaction(database);
         }
     }
 
     /// Closes the database; until it is reopened, callers get this error.
     fn close(&mut self, error: &Error) {
         if let Some(database) = self.database.take() {
-            self.room.stop_compaction(&database);
+            self.disk_space.stop_compaction(&database);
             self.closing = Arc::downgrade(&database);
         }
         self.failed = Some((now(), error.clone()));
@@ -352,22 +353,22 @@ fn removal_ms(until_ms: i64) -> i64 {
     until_ms.checked_add(REMOVAL_STEP_MS - 1).map_or(until_ms, |ms| ms - ms.rem_euclid(REMOVAL_STEP_MS))
 }
 
-/// When an outcome is given out. An answer, a decision by hand, and a reservation that must not be taken over: once the
-/// request is synced. A check, and any other reservation while a sync is late: once every request written before is
-/// synced, so that a disk that hangs is noticed. Anything else: at once.
-fn when_given_out(operation: &Operation, outcome: &Outcome, is_late: bool) -> When {
+/// When a caller gets the outcome of its change. A response, an operator's decision, and a reservation that must not be
+/// taken over: once the request is synced. A check, and any other reservation while a sync is late: once all earlier
+/// requests are synced, so that a disk that hangs is noticed. Any other outcome: at once.
+fn reply_timing(operation: &Operation, outcome: &Outcome, is_late: bool) -> ReplyTiming {
     match (operation, outcome) {
-        (Operation::Reserve(wanted), Outcome::Found(Found::Answered(_))) => When::Synced(wanted.held.id),
+        (Operation::Reserve(wanted), Outcome::Found(Found::Answered(_))) => ReplyTiming::Synced(wanted.held.id),
         (Operation::Reserve(wanted), Outcome::Found(Found::Reserved { .. }))
             if wanted.on_in_doubt == OnInDoubt::Refuse =>
         {
-            When::Synced(wanted.held.id)
+            ReplyTiming::Synced(wanted.held.id)
         }
-        (Operation::Reserve(_), Outcome::Found(Found::Reserved { .. })) if is_late => When::AllSynced,
-        (Operation::Complete(held, ..), Outcome::Kept(Kept::Yes)) => When::Synced(held.id),
-        (Operation::Settle(id, ..), _) => When::Synced(*id),
-        (Operation::Check, _) => When::AllSynced,
-        _ => When::Now,
+        (Operation::Reserve(_), Outcome::Found(Found::Reserved { .. })) if is_late => ReplyTiming::AllSynced,
+        (Operation::Complete(held, ..), Outcome::Kept(Kept::Yes)) => ReplyTiming::Synced(held.id),
+        (Operation::Settle(id, ..), _) => ReplyTiming::Synced(*id),
+        (Operation::Check, _) => ReplyTiming::AllSynced,
+        _ => ReplyTiming::Now,
     }
 }
 
@@ -380,7 +381,7 @@ struct OpenBatch<'a> {
     now_ms: i64,
     /// The error for changes that would write, if the disk is full.
     disk_full: Option<&'a Error>,
-    /// The error for requests that are not known, if the bound is reached.
+    /// The error for new requests, if the bound is reached.
     refusal: Option<Error>,
     /// The entries that the batch writes, or `None` for those that it removes: later changes of the same batch see
     /// them.
@@ -461,7 +462,7 @@ impl OpenBatch<'_> {
         self.expect_room()?;
         self.has_removed |= after.is_none();
         let removal = |entry: &Option<RequestEntry>| entry.as_ref().map(|entry| removal_ms(entry.until_ms));
-        // A reservation and its answer mostly have the same removal time, which then is not written again.
+        // A reservation and its response mostly have the same removal time, which then is not written again.
         if removal(&before) != removal(&after) {
             removal(&before).iter().for_each(|ms| self.writes.delete(expiry_key(*ms, id)));
             removal(&after).iter().for_each(|ms| self.writes.put(expiry_key(*ms, id), []));
@@ -482,7 +483,7 @@ impl OpenBatch<'_> {
         self.disk_full.map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Whether the entry's removal time was surely written rounded: by this run, or since rounding changes nothing.
+    /// Whether the entry's removal time is known to be rounded: this run wrote it, or rounding changes nothing.
     fn is_removal_rounded(&self, entry: &RequestEntry) -> bool {
         matches!(entry.state, RequestState::Reserved { run, .. } if run == self.run)
             || removal_ms(entry.until_ms) == entry.until_ms
@@ -491,13 +492,13 @@ impl OpenBatch<'_> {
     /// Removes the entries whose removal time has passed. An entry and its removal time are written together, so the
     /// entry, which may be large or damaged, need not be read.
     fn tidy(&mut self) -> Result<Outcome, Error> {
-        let due = self.database.due_for_removal(self.now_ms)?;
-        let count = due.len();
+        let expired = self.database.expired_entries(self.now_ms)?;
+        let count = expired.len();
         if count > 0 {
             self.expect_room()?;
             self.has_removed = true;
         }
-        for (until_ms, id) in due {
+        for (until_ms, id) in expired {
             self.writes.delete(expiry_key(until_ms, id));
             // This batch may have written the entry again, with a later time.
             let rewritten = self.entries.get(&id).and_then(Option::as_ref);

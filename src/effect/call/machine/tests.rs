@@ -1,14 +1,14 @@
-//! Goal: each rule of the protocol has a row, and no order of events breaks a promise.
+//! Goal: the state machine follows each rule of the protocol, and no order of events breaks a promise.
 
 use std::time::Duration;
 
-use super::super::{Answers, Codes, Jitter, KeyWindow, Named, OnUnavailable, Retry, RetryAfter, Status};
+use super::super::{Answers, Jitter, KeyWindow, OnUnavailable, OverrideClass, Retry, RetryAfter, Status, StatusCodes};
 use super::*;
 
 mod every_order;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// When calls begin.
+/// The time at which calls begin.
 const BEGUN: Now = Now { wall_ms: 1_000_000, monotonic: Duration::from_secs(50) };
 /// The provider honours a key for this long; an attempt may take a tenth of it.
 const HONOURED_MS: i64 = 100_000;
@@ -45,11 +45,11 @@ fn after(seconds: u64) -> Now {
     Now { wall_ms: BEGUN.wall_ms + seconds as i64 * 1_000, monotonic: BEGUN.monotonic + SECOND * seconds as u32 }
 }
 
-const fn status(code: u16) -> Answer {
-    Answer::Status(Status::of(code))
+const fn status(code: u16) -> AttemptOutcome {
+    AttemptOutcome::Status(Status::of(code))
 }
 
-/// A call, driven by hand.
+/// A call, and the time by its clock.
 struct Driven {
     policy: Policy,
     call: Call,
@@ -58,7 +58,7 @@ struct Driven {
 
 impl Driven {
     fn step(&mut self, event: Event) -> Option<Action> {
-        let (call, action) = next(&self.policy, self.call, event, self.now, &mut |most| most);
+        let (call, action) = next(&self.policy, self.call, event, self.now, &mut |max| max);
         self.call = call;
         action
     }
@@ -73,74 +73,133 @@ impl Driven {
         driven
     }
 
-    /// Sends the call once it may be sent, and answers it.
-    fn answer(&mut self, answer: Answer, is_down: bool) -> Action {
+    /// Sends the call once it may be sent, and ends the attempt with this outcome.
+    fn attempt(&mut self, outcome: AttemptOutcome, is_down: bool) -> Action {
         self.now.monotonic = self.now.monotonic.max(self.call.not_before);
         let Some(Action::Send { attempt }) = self.step(Event::Dispatch) else { panic!("{:?} is not sent", self.call) };
-        self.step(Event::Answered { attempt, answer, is_down }).expect("an answer always leads to something")
+        self.step(Event::AttemptEnded { attempt, outcome, is_down }).expect("the end of an attempt leads to an action")
     }
 }
 
-/// The action after these answers, the last of which is the first that does not lead to another attempt.
-fn after_answers(policy: Policy, answers: &[Answer]) -> (Action, Call) {
+/// The action and the call after attempts with these outcomes, all but the last of which lead to another attempt.
+fn after_attempts(policy: Policy, outcomes: &[AttemptOutcome]) -> (Action, Call) {
     let mut driven = Driven::reserved(policy);
     let mut last = None;
-    for answer in answers {
-        last = Some(driven.answer(*answer, false));
+    for outcome in outcomes {
+        last = Some(driven.attempt(*outcome, false));
     }
-    (last.expect("there is an answer"), driven.call)
+    (last.expect("there is an outcome"), driven.call)
 }
 
 #[test]
-fn answers_lead_to_outcomes() {
-    use Answer::{Lost, NotSent, Refused};
+fn outcomes_of_attempts_decide_the_outcome_of_the_call() {
+    use AttemptOutcome::{Lost, NotSent, Refused};
     use Outcome::*;
     let named = |code, named| {
-        let answers = Answers::new(vec![(Codes::One(code), named)]).unwrap();
+        let answers = Answers::new(vec![(StatusCodes::One(code), named)]).unwrap();
         move |policy: Policy| Policy { answers, ..policy }
     };
-    let naming_key = Answer::Status(Status { names_key: true, ..Status::of(422) });
-    let replayed = Answer::Status(Status { is_replayed: true, ..Status::of(500) });
-    let first = Some(BEGUN.wall_ms).map(|first_at_ms| Kept::GivenUp { first_at_ms });
-    let given_up = first.unwrap_or(Kept::AsBefore);
-    let cases: Vec<(&str, Policy, Vec<Answer>, Outcome, Kept)> = vec![
-        ("done", keyed(), vec![status(201)], Done, Kept::Done),
-        ("done at the second attempt", keyed(), vec![status(500), status(200)], Done, Kept::Done),
-        ("done at the last attempt", keyed(), vec![Lost, status(503), status(200)], Done, Kept::Done),
-        ("done without a key", keyless(), vec![status(200)], Done, Kept::Done),
-        ("rejected", keyed(), vec![status(402)], Rejected, Kept::Failed),
-        ("rejected without a key", keyless(), vec![status(402)], Rejected, Kept::Failed),
-        ("rejected after what was not sent", keyed(), vec![NotSent, status(402)], Rejected, Kept::Failed),
-        ("rejected after 429", keyless(), vec![status(429), status(402)], Rejected, Kept::Failed),
-        ("rejected after a wrong secret", keyed(), vec![status(401), status(402)], Rejected, Kept::Failed),
-        ("rejected after an attempt that may have acted", keyed(), vec![Lost, status(402)], InDoubt, Kept::Failed),
-        ("refused for good after an attempt that may have acted", keyed(), vec![Lost, Refused], Rejected, Kept::Failed),
-        ("rejected after two more", keyed(), vec![status(500), NotSent, status(402)], InDoubt, Kept::Failed),
-        ("conflict", keyed(), vec![naming_key], Conflict, Kept::Failed),
-        ("conflict after an attempt", keyed(), vec![Lost, naming_key], Conflict, Kept::Failed),
-        ("no key to conflict with", keyless(), vec![naming_key], Rejected, Kept::Failed),
-        ("lost without a key", keyless(), vec![Lost], InDoubt, Kept::Failed),
-        ("500 without a key", keyless(), vec![status(500)], InDoubt, Kept::Failed),
-        ("408 without a key", keyless(), vec![status(408)], InDoubt, Kept::Failed),
-        ("409 without a key", keyless(), vec![status(409)], InDoubt, Kept::Failed),
-        ("lost without a key, after 429", keyless(), vec![status(429), Lost], InDoubt, Kept::Failed),
-        ("a 5xx that is replayed", keyed(), vec![replayed], InDoubt, Kept::Failed),
-        ("409 for too long", keyed(), vec![status(409); 6], InDoubt, Kept::Failed),
-        ("409 for long enough", keyed(), [vec![status(409); 5], vec![status(200)]].concat(), Done, Kept::Done),
-        ("never sent", keyed(), vec![NotSent; 3], Unavailable, Kept::AsBefore),
-        ("never let in", keyless(), vec![status(429); 3], Unavailable, Kept::AsBefore),
-        ("exhausted, may have acted", keyed(), vec![Lost; 3], Unavailable, given_up),
-        ("exhausted, may have acted once", keyed(), vec![NotSent, status(500), NotSent], Unavailable, given_up),
-        ("exhausted without a key", retrying(keyless()), vec![Lost; 3], Unavailable, given_up),
-        ("made again without a key", retrying(keyless()), vec![Lost, status(200)], Done, Kept::Done),
-        ("a rejection in doubt made again", retrying(keyed()), vec![Lost, status(402), status(200)], Done, Kept::Done),
-        ("404 counts as done", named(404, Named::Done)(keyed()), vec![status(404)], Done, Kept::Done),
-        ("404 goes again", named(404, Named::Again)(keyless()), vec![status(404), status(200)], Done, Kept::Done),
-        ("500 counts as rejected", named(500, Named::Rejected)(keyless()), vec![status(500)], Rejected, Kept::Failed),
-        ("503 goes again", named(503, Named::Again)(keyless()), vec![status(503), status(402)], InDoubt, Kept::Failed),
+    let naming_key = AttemptOutcome::Status(Status { names_key: true, ..Status::of(422) });
+    let replayed = AttemptOutcome::Status(Status { is_replayed: true, ..Status::of(500) });
+    let kept_as_given_up = RememberedOutcome::GivenUp { first_at_ms: BEGUN.wall_ms };
+    let cases: Vec<(&str, Policy, Vec<AttemptOutcome>, Outcome, RememberedOutcome)> = vec![
+        ("done", keyed(), vec![status(201)], Done, RememberedOutcome::Done),
+        ("done at the second attempt", keyed(), vec![status(500), status(200)], Done, RememberedOutcome::Done),
+        ("done at the last attempt", keyed(), vec![Lost, status(503), status(200)], Done, RememberedOutcome::Done),
+        ("done without a key", keyless(), vec![status(200)], Done, RememberedOutcome::Done),
+        ("rejected", keyed(), vec![status(402)], Rejected, RememberedOutcome::Failed),
+        ("rejected without a key", keyless(), vec![status(402)], Rejected, RememberedOutcome::Failed),
+        (
+            "rejected after an attempt that was not sent",
+            keyed(),
+            vec![NotSent, status(402)],
+            Rejected,
+            RememberedOutcome::Failed,
+        ),
+        ("rejected after 429", keyless(), vec![status(429), status(402)], Rejected, RememberedOutcome::Failed),
+        ("rejected after a wrong secret", keyed(), vec![status(401), status(402)], Rejected, RememberedOutcome::Failed),
+        (
+            "rejected after an attempt that may have acted",
+            keyed(),
+            vec![Lost, status(402)],
+            InDoubt,
+            RememberedOutcome::Failed,
+        ),
+        (
+            "refused for good after an attempt that may have acted",
+            keyed(),
+            vec![Lost, Refused],
+            Rejected,
+            RememberedOutcome::Failed,
+        ),
+        (
+            "rejected after two more attempts",
+            keyed(),
+            vec![status(500), NotSent, status(402)],
+            InDoubt,
+            RememberedOutcome::Failed,
+        ),
+        ("conflict", keyed(), vec![naming_key], Conflict, RememberedOutcome::Failed),
+        ("conflict after an attempt", keyed(), vec![Lost, naming_key], Conflict, RememberedOutcome::Failed),
+        ("no key to conflict with", keyless(), vec![naming_key], Rejected, RememberedOutcome::Failed),
+        ("lost without a key", keyless(), vec![Lost], InDoubt, RememberedOutcome::Failed),
+        ("500 without a key", keyless(), vec![status(500)], InDoubt, RememberedOutcome::Failed),
+        ("408 without a key", keyless(), vec![status(408)], InDoubt, RememberedOutcome::Failed),
+        ("409 without a key", keyless(), vec![status(409)], InDoubt, RememberedOutcome::Failed),
+        ("lost without a key, after 429", keyless(), vec![status(429), Lost], InDoubt, RememberedOutcome::Failed),
+        ("a 5xx that is replayed", keyed(), vec![replayed], InDoubt, RememberedOutcome::Failed),
+        ("409 too often", keyed(), vec![status(409); 6], InDoubt, RememberedOutcome::Failed),
+        (
+            "409 as often as permitted",
+            keyed(),
+            [vec![status(409); 5], vec![status(200)]].concat(),
+            Done,
+            RememberedOutcome::Done,
+        ),
+        ("never sent", keyed(), vec![NotSent; 3], Unavailable, RememberedOutcome::AsBefore),
+        ("never accepted", keyless(), vec![status(429); 3], Unavailable, RememberedOutcome::AsBefore),
+        ("exhausted, may have acted", keyed(), vec![Lost; 3], Unavailable, kept_as_given_up),
+        ("exhausted, may have acted once", keyed(), vec![NotSent, status(500), NotSent], Unavailable, kept_as_given_up),
+        ("exhausted without a key", retrying(keyless()), vec![Lost; 3], Unavailable, kept_as_given_up),
+        ("made again without a key", retrying(keyless()), vec![Lost, status(200)], Done, RememberedOutcome::Done),
+        (
+            "a rejection in doubt made again",
+            retrying(keyed()),
+            vec![Lost, status(402), status(200)],
+            Done,
+            RememberedOutcome::Done,
+        ),
+        (
+            "404 counts as done",
+            named(404, OverrideClass::Done)(keyed()),
+            vec![status(404)],
+            Done,
+            RememberedOutcome::Done,
+        ),
+        (
+            "404 is sent again",
+            named(404, OverrideClass::Again)(keyless()),
+            vec![status(404), status(200)],
+            Done,
+            RememberedOutcome::Done,
+        ),
+        (
+            "500 counts as rejected",
+            named(500, OverrideClass::Rejected)(keyless()),
+            vec![status(500)],
+            Rejected,
+            RememberedOutcome::Failed,
+        ),
+        (
+            "503 is sent again",
+            named(503, OverrideClass::Again)(keyless()),
+            vec![status(503), status(402)],
+            InDoubt,
+            RememberedOutcome::Failed,
+        ),
     ];
-    for (case, policy, answers, outcome, kept) in cases {
-        let (action, call) = after_answers(policy, &answers);
+    for (case, policy, attempts, outcome, kept) in cases {
+        let (action, call) = after_attempts(policy, &attempts);
         assert_eq!(action, Action::Settle(outcome), "{case}");
         assert_eq!(call.stage(), Stage::Decided(outcome), "{case}");
         assert_eq!(call.kept(outcome), kept, "{case}");
@@ -151,14 +210,16 @@ fn answers_lead_to_outcomes() {
 fn new_call_waits_for_its_permit() {
     use Action::{SendAt, Settle, Write};
     use Permit::{Grant as Granted, Reservation};
-    let grant = |seconds: i64, is_of_former| Some(Grant { since_ms: BEGUN.wall_ms - seconds * 1_000, is_of_former });
+    let grant = |seconds: i64, is_from_former_owner| {
+        Some(Grant { since_ms: BEGUN.wall_ms - seconds * 1_000, is_from_former_owner })
+    };
     let at_once = SendAt(BEGUN.monotonic);
-    let no_key_at_all = Policy { reserve: Reserve::Auto, ..keyless() };
+    let keyless_auto = Policy { reserve: Reserve::Auto, ..keyless() };
     let since = |seconds: i64| Some(BEGUN.wall_ms - seconds * 1_000);
     let cases = [
         ("always reserved", keyed(), None, Write(Reservation), None),
         ("always, though granted", keyed(), grant(0, false), Write(Reservation), None),
-        ("without a key", no_key_at_all, grant(0, false), Write(Reservation), None),
+        ("without a key", keyless_auto, grant(0, false), Write(Reservation), None),
         ("not granted yet", auto(), None, Write(Granted), None),
         ("granted", auto(), grant(0, false), at_once, since(0)),
         ("granted for half of the window", auto(), grant(49, false), at_once, since(49)),
@@ -172,13 +233,13 @@ fn new_call_waits_for_its_permit() {
     for (case, policy, grant, expected, first_at_ms) in cases {
         let (call, action) = begin(&policy, grant, BEGUN);
         assert_eq!((action, call.first_at_ms()), (expected, first_at_ms), "{case}");
-        let may_have_acted = grant.is_some_and(|grant| grant.is_of_former);
+        let may_have_acted = grant.is_some_and(|grant| grant.is_from_former_owner);
         assert_eq!(call.may_have_acted(), may_have_acted, "{case}");
     }
 }
 
 #[test]
-fn found_calls_go_on_while_their_key_is_honoured() {
+fn found_call_continues_while_its_key_is_honoured() {
     use Action::{SendAt, Settle, Write};
     let at_once = SendAt(BEGUN.monotonic);
     let cases = [
@@ -196,27 +257,27 @@ fn found_calls_go_on_while_their_key_is_honoured() {
         ("by a clock that has gone back", keyed(), -6, Settle(Outcome::InDoubt)),
     ];
     for (case, policy, seconds, expected) in cases {
-        let found = Found { first_at_ms: BEGUN.wall_ms - seconds * 1_000, attempts: 0, may_have_acted: true };
+        let found = FoundCall { first_at_ms: BEGUN.wall_ms - seconds * 1_000, attempts: 0, may_have_acted: true };
         let (call, action) = resume(&policy, found, BEGUN);
         assert_eq!(action, expected, "{case}");
-        assert!(call.may_have_acted() && !call.may_be_released(), "{case}");
+        assert!(call.may_have_acted() && !call.can_release_reservation(), "{case}");
     }
 }
 
 #[test]
 fn found_call_keeps_its_count_of_attempts() {
-    let found = Found { first_at_ms: BEGUN.wall_ms, attempts: 2, may_have_acted: true };
+    let found = FoundCall { first_at_ms: BEGUN.wall_ms, attempts: 2, may_have_acted: true };
     let (call, _) = resume(&keyed(), found, BEGUN);
     let mut driven = Driven { policy: keyed(), call, now: BEGUN };
-    assert_eq!(driven.answer(Answer::Lost, false), Action::Settle(Outcome::Unavailable));
-    assert_eq!(driven.call.kept(Outcome::Unavailable), Kept::GivenUp { first_at_ms: BEGUN.wall_ms });
+    assert_eq!(driven.attempt(AttemptOutcome::Lost, false), Action::Settle(Outcome::Unavailable));
+    assert_eq!(driven.call.kept(Outcome::Unavailable), RememberedOutcome::GivenUp { first_at_ms: BEGUN.wall_ms });
 }
 
-/// A call that is under way again after these answers.
-fn under_way(policy: Policy, answers: &[Answer]) -> Driven {
+/// A call that is under way again after attempts with these outcomes.
+fn under_way(policy: Policy, outcomes: &[AttemptOutcome]) -> Driven {
     let mut driven = Driven::reserved(policy);
-    for answer in answers {
-        driven.answer(*answer, false);
+    for outcome in outcomes {
+        driven.attempt(*outcome, false);
     }
     driven.now.monotonic = driven.now.monotonic.max(driven.call.not_before);
     assert!(matches!(driven.step(Event::Dispatch), Some(Action::Send { .. })));
@@ -224,39 +285,39 @@ fn under_way(policy: Policy, answers: &[Answer]) -> Driven {
 }
 
 #[test]
-fn committed_steps_restart_the_call() {
-    let mut driven = under_way(keyed(), &[Answer::Lost, Answer::Lost]);
+fn commit_of_steps_restarts_the_count_and_the_window() {
+    let mut driven = under_way(keyed(), &[AttemptOutcome::Lost, AttemptOutcome::Lost]);
     let attempt = driven.call.attempt();
     let since_ms = BEGUN.wall_ms + 60_000;
     assert_eq!(driven.step(Event::Journaled { since_ms }), None);
     assert_eq!((driven.call.stage(), driven.call.attempts()), (Stage::Sent, 0));
     assert_eq!(driven.call.first_at_ms(), Some(since_ms));
-    // The attempt is the same, and no earlier attempt can have done what is refused now.
-    let refused = Event::Answered { attempt, answer: status(422), is_down: false };
+    // The attempt is the same, and no earlier attempt can have carried out the step that is refused now.
+    let refused = Event::AttemptEnded { attempt, outcome: status(422), is_down: false };
     assert_eq!(driven.step(refused), Some(Action::Settle(Outcome::Rejected)));
-    // Without the commit, it would be in doubt.
-    let mut driven = under_way(keyed(), &[Answer::Lost, Answer::Lost]);
+    // Without the commit, the call would be in doubt.
+    let mut driven = under_way(keyed(), &[AttemptOutcome::Lost, AttemptOutcome::Lost]);
     assert_eq!(driven.step(refused), Some(Action::Settle(Outcome::InDoubt)));
 }
 
 #[test]
-fn step_that_may_have_acted_after_a_commit_counts() {
+fn step_that_may_have_acted_after_a_commit_is_in_doubt() {
     let mut driven = under_way(keyless(), &[]);
     driven.step(Event::Journaled { since_ms: BEGUN.wall_ms });
-    let lost = Event::Answered { attempt: 1, answer: Answer::Lost, is_down: false };
+    let lost = Event::AttemptEnded { attempt: 1, outcome: AttemptOutcome::Lost, is_down: false };
     assert_eq!(driven.step(lost), Some(Action::Settle(Outcome::InDoubt)));
     let mut driven = under_way(keyless(), &[]);
     driven.step(Event::Journaled { since_ms: BEGUN.wall_ms });
-    let not_sent = Event::Answered { attempt: 1, answer: Answer::NotSent, is_down: false };
+    let not_sent = Event::AttemptEnded { attempt: 1, outcome: AttemptOutcome::NotSent, is_down: false };
     assert!(matches!(driven.step(not_sent), Some(Action::SendAt(_))));
-    assert!(driven.call.may_be_released(), "its step has not acted");
+    assert!(driven.call.can_release_reservation(), "its step has not acted");
 }
 
 #[test]
 fn call_that_has_certainly_not_acted_is_reserved_again() {
     for (policy, seconds) in [(keyed(), 0), (keyed(), 85), (keyless(), 0), (keyless(), 9_000)] {
         let first_at_ms = BEGUN.wall_ms - seconds * 1_000;
-        let found = Found { first_at_ms, attempts: 0, may_have_acted: false };
+        let found = FoundCall { first_at_ms, attempts: 0, may_have_acted: false };
         let (call, action) = resume(&policy, found, BEGUN);
         assert_eq!(action, Action::Write(Permit::Reservation), "{seconds}");
         assert!(!call.may_have_acted() && call.first_at_ms().is_none(), "{seconds}");
@@ -266,44 +327,44 @@ fn call_that_has_certainly_not_acted_is_reserved_again() {
 #[test]
 fn attempt_of_steps_is_made_even_after_the_window() {
     let policy = Policy { key: keyed().key.map(KeyWindow::per_step), ..keyed() };
-    let found = Found { first_at_ms: 0, attempts: 0, may_have_acted: true };
+    let found = FoundCall { first_at_ms: 0, attempts: 0, may_have_acted: true };
     let (call, action) = resume(&policy, found, BEGUN);
     assert_eq!(action, Action::SendAt(BEGUN.monotonic));
     let mut driven = Driven { policy, call, now: BEGUN };
     // Its next step reports that it is too late.
-    assert_eq!(driven.answer(Answer::TooLate, false), Action::Settle(Outcome::InDoubt));
+    assert_eq!(driven.attempt(AttemptOutcome::TooLate, false), Action::Settle(Outcome::InDoubt));
 }
 
-/// Asking again, as `on_in_doubt: retry` does, would find out nothing more.
+/// Another attempt, as with `on_in_doubt: retry`, would end in the same way.
 #[test]
 fn half_done_call_is_in_doubt_whatever_on_in_doubt_says() {
     for on_in_doubt in [OnInDoubt::DeadLetter, OnInDoubt::Fail, OnInDoubt::Retry] {
         for policy in [keyed(), keyless()] {
             let mut driven = Driven::reserved(Policy { on_in_doubt, ..policy });
-            let action = driven.answer(Answer::HalfDone, false);
+            let action = driven.attempt(AttemptOutcome::HalfDone, false);
             assert_eq!(action, Action::Settle(Outcome::InDoubt), "{on_in_doubt:?}");
         }
     }
 }
 
 #[test]
-fn waits_grow_and_obey_the_provider() {
+fn waits_grow_and_are_at_least_as_long_as_the_provider_asks() {
     let asking =
-        |seconds| Answer::Status(Status { retry_after: Some(RetryAfter::Seconds(seconds)), ..Status::of(503) });
+        |seconds| AttemptOutcome::Status(Status { retry_after: Some(RetryAfter::Seconds(seconds)), ..Status::of(503) });
     let cases = [
         ("first", vec![status(500)], 1),
         ("second", vec![status(500), status(500)], 2),
-        ("not sent", vec![Answer::NotSent], 1),
+        ("not sent", vec![AttemptOutcome::NotSent], 1),
         ("as the provider asks", vec![asking(20)], 20),
         ("not sooner than by itself", vec![asking(0)], 1),
         ("capped", vec![asking(86_400)], 300),
         ("in progress", vec![status(409), status(409), status(409)], 4),
     ];
-    for (case, answers, seconds) in cases {
+    for (case, outcomes, seconds) in cases {
         let mut driven = Driven::reserved(keyed());
         let mut last = None;
-        for answer in answers {
-            last = Some((driven.answer(answer, false), driven.now.monotonic));
+        for outcome in outcomes {
+            last = Some((driven.attempt(outcome, false), driven.now.monotonic));
         }
         let (action, from) = last.unwrap();
         assert_eq!(action, Action::SendAt(from + SECOND * seconds), "{case}");
@@ -314,19 +375,19 @@ fn waits_grow_and_obey_the_provider() {
 #[test]
 fn provider_that_is_down_costs_no_attempts() {
     let mut driven = Driven::reserved(keyed());
-    assert!(matches!(driven.answer(Answer::NotSent, false), Action::SendAt(_)));
+    assert!(matches!(driven.attempt(AttemptOutcome::NotSent, false), Action::SendAt(_)));
     for failed in 2..20_u32 {
-        let action = driven.answer(Answer::NotSent, true);
+        let action = driven.attempt(AttemptOutcome::NotSent, true);
         let wait = SECOND * 2_u32.saturating_pow(failed - 1).min(30);
         assert_eq!(action, Action::Hold(driven.now.monotonic + wait), "after {failed}");
         assert_eq!((driven.call.attempts(), driven.call.may_have_acted()), (1, false));
     }
-    // Other calls have been answered in between: the failures are about this record.
-    assert!(matches!(driven.answer(Answer::NotSent, false), Action::SendAt(_)));
-    assert_eq!(driven.answer(Answer::NotSent, false), Action::Settle(Outcome::Unavailable));
+    // The provider has responded to other calls in between: this record is at fault.
+    assert!(matches!(driven.attempt(AttemptOutcome::NotSent, false), Action::SendAt(_)));
+    assert_eq!(driven.attempt(AttemptOutcome::NotSent, false), Action::Settle(Outcome::Unavailable));
     for on_unavailable in [OnUnavailable::DeadLetter, OnUnavailable::Fail] {
         let mut driven = Driven::reserved(Policy { on_unavailable, ..keyed() });
-        let actions = [(); 3].map(|()| driven.answer(Answer::NotSent, true));
+        let actions = [(); 3].map(|()| driven.attempt(AttemptOutcome::NotSent, true));
         assert_eq!(actions[2], Action::Settle(Outcome::Unavailable), "{on_unavailable:?}");
     }
 }
@@ -336,12 +397,12 @@ fn wrong_secret_holds_the_lane_and_costs_no_attempts() {
     for policy in [keyed(), keyless()] {
         let mut driven = Driven::reserved(policy);
         for number in 0..10 {
-            // At the first refusal it is not known whether other calls succeed.
-            let action = driven.answer(status(401), number > 0);
+            // At the first refusal it is unknown whether other calls succeed.
+            let action = driven.attempt(status(401), number > 0);
             assert_eq!(action, Action::Hold(driven.now.monotonic + SECOND * 30));
         }
         assert_eq!((driven.call.attempts(), driven.call.may_have_acted()), (0, false));
-        assert_eq!(driven.answer(status(200), false), Action::Settle(Outcome::Done));
+        assert_eq!(driven.attempt(status(200), false), Action::Settle(Outcome::Done));
     }
 }
 
@@ -350,14 +411,14 @@ fn record_that_is_refused_while_other_calls_succeed_is_rejected() {
     for policy in [keyed(), keyless()] {
         for code in [401, 403, 407, 301, 307, 308] {
             let mut driven = Driven::reserved(policy.clone());
-            assert!(matches!(driven.answer(status(code), false), Action::Hold(_)), "{code}");
+            assert!(matches!(driven.attempt(status(code), false), Action::Hold(_)), "{code}");
             // While no other call succeeds, an attempt does not count.
-            assert!(matches!(driven.answer(status(code), true), Action::Hold(_)), "{code}");
+            assert!(matches!(driven.attempt(status(code), true), Action::Hold(_)), "{code}");
             let wait = SECOND * 4;
-            assert_eq!(driven.answer(status(code), false), Action::SendAt(driven.now.monotonic + wait), "{code}");
-            assert!(matches!(driven.answer(status(code), false), Action::SendAt(_)), "{code}");
-            assert_eq!(driven.answer(status(code), false), Action::Settle(Outcome::Rejected), "{code}");
-            assert_eq!(driven.call.kept(Outcome::Rejected), Kept::Failed);
+            assert_eq!(driven.attempt(status(code), false), Action::SendAt(driven.now.monotonic + wait), "{code}");
+            assert!(matches!(driven.attempt(status(code), false), Action::SendAt(_)), "{code}");
+            assert_eq!(driven.attempt(status(code), false), Action::Settle(Outcome::Rejected), "{code}");
+            assert_eq!(driven.call.kept(Outcome::Rejected), RememberedOutcome::Failed);
         }
     }
 }
@@ -366,51 +427,53 @@ fn record_that_is_refused_while_other_calls_succeed_is_rejected() {
 #[test]
 fn single_refusal_while_other_calls_succeed_does_not_reject() {
     let mut driven = Driven::reserved(Policy { retry: Retry { attempts: 1, ..retry() }, ..keyed() });
-    assert!(matches!(driven.answer(status(401), false), Action::Hold(_)));
-    assert!(matches!(driven.answer(status(401), false), Action::SendAt(_)));
-    assert!(matches!(driven.answer(status(401), true), Action::Hold(_)));
-    assert_eq!(driven.answer(status(401), false), Action::Settle(Outcome::Rejected));
+    assert!(matches!(driven.attempt(status(401), false), Action::Hold(_)));
+    assert!(matches!(driven.attempt(status(401), false), Action::SendAt(_)));
+    assert!(matches!(driven.attempt(status(401), true), Action::Hold(_)));
+    assert_eq!(driven.attempt(status(401), false), Action::Settle(Outcome::Rejected));
 }
 
 #[test]
 fn refusal_after_an_attempt_that_may_have_acted_is_in_doubt() {
-    for (policy, answer) in [(keyed(), Answer::Lost), (keyed(), status(303)), (retrying(keyless()), Answer::Lost)] {
+    for (policy, outcome) in
+        [(keyed(), AttemptOutcome::Lost), (keyed(), status(303)), (retrying(keyless()), AttemptOutcome::Lost)]
+    {
         let expected = match policy.on_in_doubt {
             OnInDoubt::Retry => Outcome::Unavailable,
             OnInDoubt::DeadLetter | OnInDoubt::Fail => Outcome::InDoubt,
         };
         let mut driven = Driven::reserved(policy);
-        driven.answer(answer, false);
-        let last = std::iter::repeat_with(|| driven.answer(status(403), false))
+        driven.attempt(outcome, false);
+        let last = std::iter::repeat_with(|| driven.attempt(status(403), false))
             .find(|action| matches!(action, Action::Settle(_)));
-        assert_eq!(last, Some(Action::Settle(expected)), "{answer:?}");
+        assert_eq!(last, Some(Action::Settle(expected)), "{outcome:?}");
     }
 }
 
 #[test]
 fn window_is_checked_before_each_attempt() {
-    // Nothing has acted: a new reservation, a new window.
+    // No attempt has acted: a new reservation, a new window.
     let mut driven = Driven::reserved(keyed());
-    driven.answer(Answer::NotSent, false);
+    driven.attempt(AttemptOutcome::NotSent, false);
     driven.now = after(85);
     assert_eq!(driven.step(Event::Dispatch), Some(Action::Write(Permit::Reservation)));
     assert_eq!(driven.step(Event::Written { since_ms: driven.now.wall_ms }), None);
     assert_eq!(driven.call.first_at_ms(), Some(driven.now.wall_ms));
     // The same when the driver finds it too late.
     let mut driven = Driven::reserved(keyed());
-    assert_eq!(driven.answer(Answer::TooLate, false), Action::Write(Permit::Reservation));
+    assert_eq!(driven.attempt(AttemptOutcome::TooLate, false), Action::Write(Permit::Reservation));
     assert_eq!(driven.call.attempts(), 0);
     // An attempt may have acted.
     for policy in [keyed(), auto()] {
-        let (call, _) = begin(&policy, Some(Grant { since_ms: BEGUN.wall_ms, is_of_former: false }), BEGUN);
+        let (call, _) = begin(&policy, Some(Grant { since_ms: BEGUN.wall_ms, is_from_former_owner: false }), BEGUN);
         let call = if policy.reserve == Reserve::Auto { call } else { Driven::reserved(policy.clone()).call };
         let mut driven = Driven { policy, call, now: BEGUN };
-        driven.answer(Answer::Lost, false);
-        assert_eq!(driven.answer(Answer::TooLate, false), Action::Settle(Outcome::InDoubt));
+        driven.attempt(AttemptOutcome::Lost, false);
+        assert_eq!(driven.attempt(AttemptOutcome::TooLate, false), Action::Settle(Outcome::InDoubt));
     }
-    // The same with `on_in_doubt: retry`: it is reserved again, from now on.
+    // The same with `on_in_doubt: retry`: the call is reserved again, and its window begins now.
     let mut driven = Driven::reserved(retrying(keyed()));
-    driven.answer(Answer::Lost, false);
+    driven.attempt(AttemptOutcome::Lost, false);
     driven.now = after(85);
     assert_eq!(driven.step(Event::Dispatch), Some(Action::Write(Permit::Reservation)));
     driven.step(Event::Written { since_ms: driven.now.wall_ms });
@@ -447,9 +510,9 @@ fn aborted_transaction_permits_nothing() {
 
 #[test]
 fn only_calls_that_cannot_have_acted_are_released() {
-    let after_answer = |policy: Policy, answer| {
+    let after_attempt = |policy: Policy, outcome| {
         let mut driven = Driven::reserved(policy);
-        driven.answer(answer, false);
+        driven.attempt(outcome, false);
         driven.call
     };
     let sent = {
@@ -464,30 +527,30 @@ fn only_calls_that_cannot_have_acted_are_released() {
         driven.call
     };
     assert!(sent.may_have_acted() && !withdrawn.may_have_acted());
-    let (granted, _) = begin(&auto(), Some(Grant { since_ms: BEGUN.wall_ms, is_of_former: false }), BEGUN);
+    let (granted, _) = begin(&auto(), Some(Grant { since_ms: BEGUN.wall_ms, is_from_former_owner: false }), BEGUN);
     let cases = [
         ("reserved", Driven::reserved(keyed()).call, true),
         ("reserved without a key", Driven::reserved(keyless()).call, true),
         ("withdrawn", withdrawn, true),
-        ("not sent", after_answer(keyless(), Answer::NotSent), true),
-        ("its window has passed, unsent", after_answer(keyed(), Answer::TooLate), true),
+        ("not sent", after_attempt(keyless(), AttemptOutcome::NotSent), true),
+        ("its window has passed, unsent", after_attempt(keyed(), AttemptOutcome::TooLate), true),
         ("sent", sent, false),
-        ("may have acted", after_answer(keyed(), Answer::Lost), false),
-        ("decided", after_answer(keyed(), status(200)), false),
+        ("may have acted", after_attempt(keyed(), AttemptOutcome::Lost), false),
+        ("decided", after_attempt(keyed(), status(200)), false),
         ("granted, not reserved", granted, false),
         ("not reserved yet", begin(&keyed(), None, BEGUN).0, false),
     ];
     for (case, call, expected) in cases {
-        assert_eq!(call.may_be_released(), expected, "{case}");
-        assert!(!(call.may_be_released() && call.may_have_acted()), "{case}");
+        assert_eq!(call.can_release_reservation(), expected, "{case}");
+        assert!(!(call.can_release_reservation() && call.may_have_acted()), "{case}");
     }
 }
 
 #[test]
-fn answers_of_attempts_that_are_over_change_nothing() {
+fn events_of_ended_attempts_change_nothing() {
     let mut driven = Driven::reserved(keyed());
-    driven.answer(status(500), false);
-    let late = Event::Answered { attempt: 1, answer: status(200), is_down: false };
+    driven.attempt(status(500), false);
+    let late = Event::AttemptEnded { attempt: 1, outcome: status(200), is_down: false };
     for event in [late, Event::Withdrawn { attempt: 1 }] {
         let before = driven.call;
         assert_eq!((driven.step(event), driven.call), (None, before), "while it waits");
@@ -496,15 +559,15 @@ fn answers_of_attempts_that_are_over_change_nothing() {
     assert_eq!(driven.step(Event::Dispatch), Some(Action::Send { attempt: 2 }));
     let before = driven.call;
     assert_eq!((driven.step(late), driven.call), (None, before), "while another is under way");
-    let answer = Event::Answered { attempt: 2, answer: status(402), is_down: false };
-    assert_eq!(driven.step(answer), Some(Action::Settle(Outcome::InDoubt)));
+    let end = Event::AttemptEnded { attempt: 2, outcome: status(402), is_down: false };
+    assert_eq!(driven.step(end), Some(Action::Settle(Outcome::InDoubt)));
     let before = driven.call;
-    assert_eq!((driven.step(answer), driven.call), (None, before), "when it is decided");
+    assert_eq!((driven.step(end), driven.call), (None, before), "when it is decided");
 }
 
 #[test]
-#[should_panic(expected = "Dispatch comes to a call that is Waits(Reservation)")]
-fn nothing_is_sent_before_it_is_permitted() {
+#[should_panic(expected = "the event Dispatch is impossible for a call in the stage Waits(Reservation)")]
+fn dispatch_before_the_permit_panics() {
     let (call, _) = begin(&keyed(), None, BEGUN);
-    next(&keyed(), call, Event::Dispatch, BEGUN, &mut |most| most);
+    next(&keyed(), call, Event::Dispatch, BEGUN, &mut |max| max);
 }

@@ -1,5 +1,5 @@
-//! Undoing a function's work: compensations are registered as the work is done, and run in reverse order once the
-//! record is rejected, each as a step of its own.
+//! Compensations, which undo a function's work: they are registered as the work is done, and run in reverse order once
+//! the record is rejected, each as a step of its own.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,95 +7,95 @@ use std::pin::Pin;
 use super::super::journal::REJECTED;
 use super::super::{Key, StepError, Transaction};
 use super::halt::Halt;
-use super::{Steps, wrong_name};
-use crate::effect::postgres::steps::Came;
-use crate::effect::provider::{OwnedHow, OwnedStep};
+use super::{Steps, name_mistake};
+use crate::effect::postgres::steps::StepOutcome;
+use crate::effect::provider::{OwnedStep, OwnedStepState};
 use crate::format::REASON_BYTES_MAX;
 use crate::sabotage::{self, Sabotage};
 
-type Undoing<'a> = Pin<Box<dyn Future<Output = Result<(), StepError>> + 'a>>;
+type CompensationFuture<'a> = Pin<Box<dyn Future<Output = Result<(), StepError>> + 'a>>;
 
 /// A compensation: runs as the step of the given name.
-pub(super) type Undo = Box<dyn for<'a> FnOnce(&'a mut Steps, &'a str) -> Undoing<'a>>;
+pub(super) type Compensation = Box<dyn for<'a> FnOnce(&'a mut Steps, &'a str) -> CompensationFuture<'a>>;
 
 impl Steps {
     /// Registers a compensation, which undoes the steps so far, in case the record is rejected later: then all
     /// compensations run in reverse order, each as a step of its own with its own key. `name` is that step's name: no
     /// other compensation may have it, but a step that does something may.
-    pub fn compensate<F>(&mut self, name: &str, undo: F)
+    pub fn compensate<F>(&mut self, name: &str, compensation: F)
     where
         F: AsyncFnOnce(Key) -> Result<(), StepError> + 'static,
     {
-        self.register(name, Box::new(move |steps, name| Box::pin(steps.call(name, undo))));
+        self.register(name, Box::new(move |steps, name| Box::pin(steps.call(name, compensation))));
     }
 
     /// Registers a compensation as [`Steps::compensate`] does, but one that runs in a transaction of the worker's
     /// database ([`Steps::transaction`]).
-    pub fn compensate_by_transaction<F>(&mut self, name: &str, undo: F)
+    pub fn compensate_by_transaction<F>(&mut self, name: &str, compensation: F)
     where
         F: AsyncFnOnce(&Transaction<'_>) -> Result<(), StepError> + 'static,
     {
-        self.register(name, Box::new(move |steps, name| Box::pin(steps.transaction(name, undo))));
+        self.register(name, Box::new(move |steps, name| Box::pin(steps.transaction(name, compensation))));
     }
 
     /// Registers a compensation as [`Steps::compensate`] does, but one that is carried out under its key in any
     /// database ([`Steps::transaction_by`]).
     #[cfg_attr(not(ratchet_internals), doc(hidden))]
-    pub fn compensate_by<F>(&mut self, name: &str, undo: F)
+    pub fn compensate_by<F>(&mut self, name: &str, compensation: F)
     where
-        F: AsyncFnOnce(Key) -> Result<Came, StepError> + 'static,
+        F: AsyncFnOnce(Key) -> Result<StepOutcome, StepError> + 'static,
     {
-        self.register(name, Box::new(move |steps, name| Box::pin(steps.transaction_by(name, undo))));
+        self.register(name, Box::new(move |steps, name| Box::pin(steps.transaction_by(name, compensation))));
     }
 
-    fn register(&mut self, name: &str, undo: Undo) {
-        // Checked now, not when the record has been rejected and half of its work is undone.
-        let is_taken = self.undo.iter().any(|(other, _)| other == name);
-        if let Some(message) = wrong_name(name, is_taken, "compensations") {
+    fn register(&mut self, name: &str, compensation: Compensation) {
+        // Checked now, rather than once the record is rejected and half of its work is undone.
+        let is_taken = self.compensations.iter().any(|(other, _)| other == name);
+        if let Some(message) = name_mistake(name, is_taken, "compensations") {
             self.halt(Halt::Stops(message));
         }
-        self.undo.push((name.to_owned(), undo));
+        self.compensations.push((name.to_owned(), compensation));
     }
 
     /// Runs all compensations, after the function has rejected the record. Returns the reason, and whether it is
     /// certain that only the remembered steps have acted.
-    pub(super) async fn undo_all(&mut self, reason: String) -> Result<(String, bool), Halt> {
+    pub(super) async fn compensate_all(&mut self, reason: String) -> Result<(String, bool), Halt> {
         let reason = reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned();
-        if self.replay.is_rejected() {
-            self.replay.next(REJECTED);
-        } else if !self.replay.is_over() {
-            return Err(Halt::Stops(self.replay.difference()));
+        if self.replay.is_at_rejection() {
+            self.replay.begin(REJECTED);
+        } else if !self.replay.is_at_end() {
+            return Err(Halt::Stops(self.replay.difference_message()));
         } else {
-            // If the function ends at a recorded refusal, earlier attempts ended there too: none has acted since.
-            let was_refused = self.replay.ends_refused();
+            // If the function ends at a recorded refusal, earlier attempts ended there too: no attempt has acted since.
+            let was_refused = self.replay.ends_with_refusal();
             self.commit().await.map_err(|error| self.halted().unwrap_or(Halt::Failed(error)))?;
             if self.request.may_have_acted && !was_refused {
                 return Ok((reason, false));
             }
-            let is_remembered = !self.replay.is_empty() || !self.undo.is_empty();
+            let is_remembered = !self.replay.is_empty() || !self.compensations.is_empty();
             if is_remembered && !sabotage::is_on(Sabotage::RefusalNotMarked) {
-                let how = OwnedHow::Rejected(reason.clone());
+                let how = OwnedStepState::Rejected(reason.clone());
                 self.pending.push(OwnedStep { name: REJECTED.to_owned(), how });
             }
         }
         if sabotage::is_on(Sabotage::UndoneInOrder) {
-            self.undo.reverse();
+            self.compensations.reverse();
         }
         self.is_undoing = true;
-        while let Some((name, undo)) = self.undo.pop() {
-            if let Err(error) = undo(self, &name).await {
+        while let Some((name, compensation)) = self.compensations.pop() {
+            if let Err(error) = compensation(self, &name).await {
                 let message =
                     format!("the compensation `{name}` was refused: {error}; the record had been rejected: {reason}");
                 return Err(match self.halted() {
-                    // Whatever `on_in_doubt` says, the compensation would be refused again.
+                    // Another attempt, as with `on_in_doubt: retry`, would be refused again.
                     None | Some(Halt::InDoubt(_)) => Halt::HalfDone(message),
                     Some(halt) => halt,
                 });
             }
         }
         match self.commit().await {
-            Ok(()) if self.replay.is_over() => Ok((reason, true)),
-            Ok(()) => Err(Halt::Stops(self.replay.difference())),
+            Ok(()) if self.replay.is_at_end() => Ok((reason, true)),
+            Ok(()) => Err(Halt::Stops(self.replay.difference_message())),
             Err(error) => Err(self.halted().unwrap_or(Halt::Failed(error))),
         }
     }

@@ -14,17 +14,17 @@ fn function_that_blocks_its_thread_is_reported_although_no_timeout_ends_it() {
     assert_eq!(engine.calls.blocked(), None);
     engine.submit();
     let since = Instant::now();
-    let held = loop {
+    let blocking = loop {
         match engine.calls.blocked() {
-            Some((number, held)) if held > SECOND / 5 => break (number, held),
+            Some((number, duration)) if duration > SECOND / 5 => break (number, duration),
             _ if since.elapsed() > PATIENCE => panic!("it is not reported"),
             _ => std::thread::sleep(SECOND / 100),
         }
     };
-    assert_eq!(held.0, 1);
+    assert_eq!(blocking.0, 1);
     assert!(engine.calls.take().is_none(), "its timeout has passed, but nothing could end it");
     release.send(()).expect("it waits to be released");
-    assert!(matches!(engine.next(), Next::Over(..)));
+    assert!(matches!(engine.next(), EngineEvent::Over(..)));
     assert_eq!(engine.calls.blocked(), None);
 }
 
@@ -43,5 +43,5 @@ fn function_that_awaits_is_not_reported_as_blocking() {
         std::thread::sleep(SECOND / 100);
     }
     assert!(engine.calls.take().is_none(), "it is still running");
-    assert!(matches!(engine.next(), Next::Over(..)));
+    assert!(matches!(engine.next(), EngineEvent::Over(..)));
 }

@@ -1,4 +1,4 @@
-//! Goal: the work of a rejected record is undone in reverse order, under keys of its own, and only if the rejection is
+//! Goal: the work for a rejected record is undone in reverse order, under separate keys, and only if the rejection is
 //! certain.
 
 use super::*;
@@ -11,42 +11,44 @@ fn second_compensation_of_a_name_stops_the_task_at_once() {
         steps.compensate("refund", async |_| Ok(()));
         steps.call("ship", async |_| -> Result<(), StepError> { panic!("it must not begin") }).await
     });
-    let Next::Stops(reason) = engine.attempt() else { panic!("there are two of that name, and it does not stop") };
+    let EngineEvent::Stops(reason) = engine.attempt() else {
+        panic!("the task does not stop although two compensations have the same name")
+    };
     assert!(reason.contains("there are two compensations named `refund`"), "{reason}");
 }
 
-/// With the same key, the other system would take one for a repetition of the other.
+/// With the same key, the other system would take the compensation for a repetition of the step.
 #[test]
 fn compensation_has_a_different_key_from_a_step_of_its_name() {
     static KEYS: Mutex<Vec<(&str, Key)>> = Mutex::new(Vec::new());
-    let keep = |what, key| {
+    let collect = |what, key| {
         KEYS.lock().unwrap().push((what, key));
         Ok(())
     };
     let mut engine = Engine::of(keyed(), async move |_: &Record, steps: &mut Steps| {
-        steps.call("charge", async |key| keep("charge", key)).await?;
-        steps.compensate("charge", async move |key| keep("undo charge", key));
-        steps.compensate("mail", async move |key| keep("undo mail", key));
+        steps.call("charge", async |key| collect("charge", key)).await?;
+        steps.compensate("charge", async move |key| collect("undo charge", key));
+        steps.compensate("mail", async move |key| collect("undo mail", key));
         // Begun after the compensation of the same name was registered.
-        steps.call("mail", async |key| keep("mail", key)).await?;
+        steps.call("mail", async |key| collect("mail", key)).await?;
         Err::<(), _>(StepError::rejected("sold out"))
     });
-    let over = Next::Over(Answer::Refused, Body::None, Some("sold out".to_owned()));
-    assert_eq!(engine.attempt(), over);
+    let ended = EngineEvent::Over(AttemptOutcome::Refused, Body::None, Some("sold out".to_owned()));
+    assert_eq!(engine.attempt(), ended);
     let keys = std::mem::take(&mut *KEYS.lock().unwrap());
     let work = work("{\"id\":1}");
     let expected = [
-        ("charge", work.key_of(StepOf::Does("charge"))),
-        ("mail", work.key_of(StepOf::Does("mail"))),
-        ("undo mail", work.key_of(StepOf::Undoes("mail"))),
-        ("undo charge", work.key_of(StepOf::Undoes("charge"))),
+        ("charge", work.step_key(StepName::Action("charge"))),
+        ("mail", work.step_key(StepName::Action("mail"))),
+        ("undo mail", work.step_key(StepName::Compensation("mail"))),
+        ("undo charge", work.step_key(StepName::Compensation("charge"))),
     ];
     assert_eq!(keys, expected);
     assert!(expected.iter().all(|(what, key)| expected.iter().all(|(other, of)| what == other || key != of)));
     let names: Vec<_> = engine.journal.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(names, ["charge", "mail", "", "mail", "charge"]);
-    // Run again, it gets what was recorded, and nothing acts.
-    assert_eq!(engine.attempt(), over);
+    // A second run gets the recorded outcomes, and no step acts.
+    assert_eq!(engine.attempt(), ended);
     assert!(KEYS.lock().unwrap().is_empty());
 }
 
@@ -59,8 +61,8 @@ fn rejected_work_is_undone_in_reverse() {
         }
         steps.call("ship", async |_| Err::<(), _>(StepError::rejected("no such place"))).await
     });
-    let over = Next::Over(Answer::Refused, Body::None, Some("no such place".to_owned()));
-    assert_eq!(engine.attempt(), over);
+    let ended = EngineEvent::Over(AttemptOutcome::Refused, Body::None, Some("no such place".to_owned()));
+    assert_eq!(engine.attempt(), ended);
     let journal = [
         done("reserve", "null"),
         done("charge", "null"),
@@ -70,45 +72,52 @@ fn rejected_work_is_undone_in_reverse() {
         done("undo reserve", "null"),
     ];
     assert_eq!(engine.journal, journal);
-    // From each point on it reaches the same end, even if an earlier attempt may have begun the next step.
+    // From each entry of the journal on, the run has the same end, even if an earlier attempt may have begun the next
+    // step.
     engine.may_have_acted = true;
-    for kept in (0..=journal.len()).filter(|kept| *kept != 2) {
-        engine.journal = journal[..kept].to_vec();
-        let ended = engine.attempt();
-        assert_eq!((kept, &ended), (kept, &over));
-        assert_eq!(engine.journal, journal, "{kept}");
+    for length in (0..=journal.len()).filter(|length| *length != 2) {
+        engine.journal = journal[..length].to_vec();
+        let end = engine.attempt();
+        assert_eq!((length, &end), (length, &ended));
+        assert_eq!(engine.journal, journal, "{length}");
     }
 }
 
-/// Nothing says that the step which an earlier attempt may have begun was refused.
+/// An earlier attempt may have begun a step, and nobody knows whether that step was refused.
 #[test]
-fn functions_own_rejection_after_an_attempt_is_not_certain() {
+fn rejection_by_the_function_is_uncertain_after_an_attempt_that_may_have_acted() {
     let refuses = async |_: &Record, _: &mut Steps| Err::<(), _>(StepError::rejected("no"));
-    for (may_have_acted, expected) in [(false, Answer::Refused), (true, Answer::Status(Status::of(422)))] {
+    for (may_have_acted, expected) in
+        [(false, AttemptOutcome::Refused), (true, AttemptOutcome::Status(Status::of(422)))]
+    {
         let mut engine = Engine::of(keyed(), refuses);
         engine.may_have_acted = may_have_acted;
-        assert_eq!(engine.attempt(), Next::Over(expected, Body::None, Some("no".to_owned())));
+        assert_eq!(engine.attempt(), EngineEvent::Over(expected, Body::None, Some("no".to_owned())));
     }
 }
 
 #[test]
-fn work_that_cannot_be_undone_is_in_doubt() {
+fn work_whose_compensation_is_refused_is_half_done() {
     let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
         steps.call("charge", async |_| Ok(())).await?;
         steps.compensate("refund", async |_| Err(StepError::rejected("too late")));
         Err::<(), _>(StepError::rejected("sold out"))
     });
-    let Next::Over(Answer::HalfDone, _, Some(words)) = engine.attempt() else { panic!("it is not half done") };
-    assert!(words.contains("`refund`") && words.contains("sold out"), "{words}");
-    // Even if an earlier attempt may have undone it, a refusal leaves the work half done.
+    let EngineEvent::Over(AttemptOutcome::HalfDone, _, Some(message)) = engine.attempt() else {
+        panic!("it is not half done")
+    };
+    assert!(message.contains("`refund`") && message.contains("sold out"), "{message}");
+    // Even if an earlier attempt may have undone the work, a refused compensation leaves it half done.
     engine.journal.truncate(2);
     engine.may_have_acted = true;
-    let Next::Over(Answer::HalfDone, _, Some(words)) = engine.attempt() else { panic!("it is not half done") };
-    assert!(words.contains("`refund`") && words.contains("an earlier attempt may have done it"), "{words}");
+    let EngineEvent::Over(AttemptOutcome::HalfDone, _, Some(message)) = engine.attempt() else {
+        panic!("it is not half done")
+    };
+    assert!(message.contains("`refund`") && message.contains("an earlier attempt may have done it"), "{message}");
     let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
         steps.call("charge", async |_| Ok(())).await?;
         steps.compensate("refund", async |_| Err(StepError::unknown("no answer")));
         Err::<(), _>(StepError::rejected("sold out"))
     });
-    assert_eq!(engine.attempt(), Next::Over(Answer::Lost, Body::None, Some("no answer".to_owned())));
+    assert_eq!(engine.attempt(), EngineEvent::Over(AttemptOutcome::Lost, Body::None, Some("no answer".to_owned())));
 }

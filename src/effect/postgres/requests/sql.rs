@@ -1,33 +1,34 @@
-//! The SQL of requests: their table, and the functions by which it is read and changed.
+//! The SQL of requests: their table, and the functions that read and change it.
 //!
-//! **Nobody needs a right to the table.** The functions run with the rights of their owner (`security definer`), with a
-//! search path of their own, and nobody may execute them without a grant. A caller cannot reach a request without knowing
-//! it: it is found by its id, a digest of key, caller, scope and more, and is changed with its token; its answer takes the
-//! digest of the request's content, too. Only the functions for people list requests.
+//! **No role needs a right to the table.** The functions run with the rights of their owner (`security definer`), with
+//! a search path of their own, and no role may execute them without a grant. A caller cannot reach a request that it
+//! does not know: a request is found by its id, a digest of key, caller, scope and more, and is changed with its token;
+//! reading its response also requires the digest of the request's content. Only the functions for people list requests.
 
-/// How many rows are removed at once.
+/// The maximum number of rows that one tidying removes.
 const TIDY_ROWS_MAX: u32 = 1_000;
-/// How often a request is looked at again that others change at the same moment.
-const LOOKS_MAX: u32 = 10;
+/// The number of attempts to reserve a request that others change at the same moment.
+const ATTEMPTS_MAX: u32 = 10;
 
-/// Who is to execute a function.
+/// The role for which a function is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum For {
+pub(super) enum Caller {
     /// The store: a proxy's role, or that of a program with the layer.
     Store,
-    /// A service that answers in its own transaction.
+    /// A service that stores its response in its own transaction.
     Service,
     /// People, who list requests and settle them.
     People,
 }
 
-/// A function.
+/// A function of the database.
 pub(super) struct Function {
-    pub of: For,
-    /// Its name with its schema and the types of its parameters.
+    pub caller: Caller,
+    /// Its name, with its schema and the types of its parameters.
     pub name: String,
-    /// What it does.
+    /// Its body, as `pg_proc.prosrc` has it.
     pub body: String,
+    /// Its name, with its schema, its parameters and its result.
     declaration: String,
 }
 
@@ -42,59 +43,59 @@ impl Function {
     }
 }
 
-/// Where the functions look for what has no schema: nowhere that others may write.
+/// The functions' search path: without schemas that others may write to.
 pub(super) const SEARCH_PATH: &str = "pg_catalog, pg_temp";
 
 /// All functions in a schema, whose name is quoted.
 pub(super) fn functions(schema: &str) -> Vec<Function> {
-    let of = |of, name: &str, types: &str, declared: &str, body: String| Function {
-        of,
+    let function = |caller, name: &str, types: &str, declared: &str, body: String| Function {
+        caller,
         name: format!("{schema}.{name}({types})"),
         body,
         declaration: format!("{schema}.{name}{declared}"),
     };
     let (bytes, seconds) = ("bytea, bytea", "double precision");
     vec![
-        of(
-            For::Store,
+        function(
+            Caller::Store,
             "reserve_request",
             &format!("{bytes}, bytea, {seconds}, {seconds}, boolean"),
             &format!("({bytes}, bytea, {seconds}, {seconds}, boolean, out outcome text, out remembered bytea)"),
             reserve(schema),
         ),
-        of(
-            For::Store,
+        function(
+            Caller::Store,
             "extend_request",
             &format!("{bytes}, {seconds}"),
             &format!("({bytes}, {seconds}) returns boolean"),
             extend(schema),
         ),
-        of(
-            For::Store,
+        function(
+            Caller::Store,
             "complete_request",
             &format!("{bytes}, bytea, boolean, {seconds}"),
             &format!("({bytes}, bytea, boolean, {seconds}) returns text"),
             complete(schema),
         ),
-        of(For::Store, "release_request", bytes, &format!("({bytes}) returns boolean"), release(schema)),
-        of(For::Store, "tidy_requests", "", "() returns bigint", tidy(schema)),
-        of(
-            For::Service,
+        function(Caller::Store, "release_request", bytes, &format!("({bytes}) returns boolean"), release(schema)),
+        function(Caller::Store, "tidy_requests", "", "() returns bigint", tidy(schema)),
+        function(
+            Caller::Service,
             "answer_request",
             "text, integer, text, bytea",
             "(reservation text, status int, content_type text, body bytea) returns void",
             answer(schema),
         ),
-        of(
-            For::People,
+        function(
+            Caller::People,
             "list_requests",
             "boolean, text, bigint",
             "(boolean, text, bigint) returns table (request bytea, is_answered boolean, is_over boolean, lease_until_ms \
              bigint, until_ms bigint)",
             list(schema),
         ),
-        of(
-            For::People,
+        function(
+            Caller::People,
             "settle_request",
             "bytea, bytea, bytea",
             "(bytea, bytea, bytea, out outcome text, out lease_until_ms bigint)",
@@ -130,25 +131,25 @@ create index if not exists request_until on {schema}.request (until);
 pub(super) fn rights(schema: &str) -> String {
     let functions = functions(schema);
     let names: Vec<&str> =
-        functions.iter().filter(|function| function.of == For::Store).map(|function| &*function.name).collect();
+        functions.iter().filter(|function| function.caller == Caller::Store).map(|function| &*function.name).collect();
     format!("grant usage on schema {schema} to ROLE;\ngrant execute on function {} to ROLE;", names.join(", "))
 }
 
-/// The row of the request `$1`, for a change on this condition. One that another transaction has locked is passed over: its
-/// service is about to answer.
-fn unlocked(schema: &str, condition: &str) -> String {
+/// The condition for the row of the request `$1` that also fulfils this condition, unless another transaction has
+/// locked the row: its service is about to store a response.
+fn unlocked_row(schema: &str, condition: &str) -> String {
     format!("id = (select id from {schema}.request where id = $1 and {condition} for update skip locked)")
 }
 
-/// The holder of the token `$2` still has the request.
-const HELD: &str = "token = $2 and until > clock_timestamp() and lease_until is not null";
+/// The condition that the holder of the token `$2` still has the reservation.
+const HELD_CONDITION: &str = "token = $2 and until > clock_timestamp() and lease_until is not null";
 
-/// Request, token, fingerprint, lease, retention, whether one in doubt is refused. A row that is there is only read: an insert
-/// that finds it would wait for the session that has locked it.
+/// Parameters: request, token, fingerprint, lease, retention, whether a request in doubt is refused. An existing row is
+/// not inserted again: the insert would wait for the session that has locked it.
 fn reserve(schema: &str) -> String {
     let now = "clock_timestamp()";
     let (lease, until) = (format!("{now} + make_interval(secs => $4)"), format!("{now} + make_interval(secs => $5)"));
-    let taken = unlocked(
+    let takeable = unlocked_row(
         schema,
         &format!(
             "token = known.token and (until <= {now} or (answer is null and (lease_until <= {now} or token = $2)))"
@@ -159,7 +160,7 @@ fn reserve(schema: &str) -> String {
 declare
     known record;
 begin
-    for look in 1..{LOOKS_MAX} loop
+    for look in 1..{ATTEMPTS_MAX} loop
         insert into {schema}.request (id, token, fingerprint, lease_until, until)
             select $1, $2, $3, {lease}, {until}
             where not exists (select from {schema}.request where id = $1) on conflict (id) do nothing;
@@ -191,7 +192,7 @@ begin
             outcome := 'taken_over';
         end if;
         update {schema}.request set token = $2, fingerprint = $3, lease_until = {lease}, until = {until},
-            answer = null, is_whole = false where {taken};
+            answer = null, is_whole = false where {takeable};
         if found then
             return;
         end if;
@@ -203,10 +204,10 @@ end
     )
 }
 
-/// Request, token, lease.
+/// Parameters: request, token, lease.
 fn extend(schema: &str) -> String {
     let end = "clock_timestamp() + make_interval(secs => $3)";
-    let held = unlocked(schema, HELD);
+    let held = unlocked_row(schema, HELD_CONDITION);
     format!(
         "
 begin
@@ -218,9 +219,9 @@ end
     )
 }
 
-/// Request, token, answer, whether its body was not cut off, retention.
+/// Parameters: request, token, response, whether its body is whole, retention.
 fn complete(schema: &str) -> String {
-    let held = unlocked(schema, "token = $2 and until > clock_timestamp() and not is_whole");
+    let held = unlocked_row(schema, "token = $2 and until > clock_timestamp() and not is_whole");
     format!(
         "
 declare
@@ -238,9 +239,9 @@ end
     )
 }
 
-/// Request, token.
+/// Parameters: request, token.
 fn release(schema: &str) -> String {
-    let held = unlocked(schema, HELD);
+    let held = unlocked_row(schema, HELD_CONDITION);
     format!(
         "
 begin
@@ -266,8 +267,8 @@ end
     )
 }
 
-/// An answer without a type has no such header; one without a body has an empty one. Each part has to be something: with one
-/// NULL among them the whole would be NULL, and no answer.
+/// A response without a content type has no such header; one without a body has an empty body. No part may be NULL: the
+/// concatenation, and so the response, would be NULL.
 fn answer(schema: &str) -> String {
     format!(
         "
@@ -294,7 +295,8 @@ end
     )
 }
 
-/// Whether those that are answered are among them, the digits that their ids begin with, how many.
+/// Parameters: whether answered requests are listed, the hexadecimal digits with which the ids begin, the maximum
+/// number.
 fn list(schema: &str) -> String {
     format!(
         "
@@ -308,11 +310,13 @@ end
     )
 }
 
-/// Request, token, answer: none to forget it.
+/// Parameters: request, token, response, or null to forget the request.
 fn settle(schema: &str) -> String {
     let remembered = "until > clock_timestamp()";
-    let doubted = unlocked(schema, &format!("{remembered} and answer is null and lease_until <= clock_timestamp()"));
-    let idle = unlocked(schema, &format!("{remembered} and (answer is not null or lease_until <= clock_timestamp())"));
+    let in_doubt =
+        unlocked_row(schema, &format!("{remembered} and answer is null and lease_until <= clock_timestamp()"));
+    let idle =
+        unlocked_row(schema, &format!("{remembered} and (answer is not null or lease_until <= clock_timestamp())"));
     format!(
         "
 declare
@@ -320,7 +324,7 @@ declare
     lease timestamptz;
 begin
     if $3 is not null then
-        update {schema}.request set token = $2, answer = $3, is_whole = true, lease_until = null where {doubted};
+        update {schema}.request set token = $2, answer = $3, is_whole = true, lease_until = null where {in_doubt};
         if found then
             outcome := 'answered';
             return;

@@ -1,11 +1,14 @@
-//! Judges one record of a window by what is remembered of its identity.
+//! Judges one record of a window by the stored state of its identity.
 
-use super::stages::{Left, called, conflict, forwarded, found_again, go_on, refused, without_call};
-use super::{Bench, Round};
+use super::stages::{
+    FormerCall, call_stage, conflict_stage, forward_evaluation, no_call_stage, rejected_stage, reserved_stage,
+    resumed_stage,
+};
+use super::{JudgingBuffers, JudgingContext};
 use crate::cluster::Cluster;
 use crate::dedup::{self, Action, Decision, Evaluation, Kept, Reason, Verdict};
-use crate::effect::call::{self, Comparison, Fingerprint, Found, Grant};
-use crate::engine::calling::window::{Slot, SlotStage, Time};
+use crate::effect::call::{self, Comparison, Fingerprint, FoundCall, Grant};
+use crate::engine::calling::window::{Slot, SlotStage, TimestampCheck};
 use crate::engine::failure::{Failure, Unprocessable};
 use crate::engine::resume::Refusal;
 use crate::engine::share::TaskId;
@@ -14,144 +17,159 @@ use crate::format::{self, EntryRef, How, Journal, Place, Remembered, Settled, Un
 use crate::record::Record;
 use crate::topology::sink::terms::OnDuplicate;
 
-/// What is remembered of a record's identity, as far as it decides about the record.
-enum Met<'a> {
-    /// An entry to judge the record against, or none.
+/// The part of an identity's stored state that decides about a record.
+enum KnownState<'a> {
+    /// The entry to judge the record against, if there is one.
     Entry(Option<EntryRef<'a>>),
     /// The record's own reservation.
-    Own(UnderWay<'a>),
-    /// Another record's reservation.
-    Other(UnderWay<'a>),
+    OwnReservation(UnderWay<'a>),
+    /// The reservation of another record.
+    OtherReservation(UnderWay<'a>),
     /// The record's own settlement.
-    Itself,
+    OwnSettlement,
 }
 
-/// Judges one slot, which was read as number `number` of this round.
+/// Judges one slot, whose record is the one with this number among the records read in this round.
 pub(super) fn judge_slot<C: Cluster>(
-    bench: &mut Bench<'_>,
-    round: &mut Round,
+    judging: &mut JudgingContext<'_>,
+    buffers: &mut JudgingBuffers,
     (id, work): (TaskId, &Work<'_, C>),
     (number, slot): (usize, &Slot),
     grants: &impl Fn(i64) -> Option<Grant>,
 ) -> Result<SlotStage, Failure> {
     let record = slot.record.record();
-    let context = bench.context;
-    if let Time::Future(rejection) = &slot.time {
+    let context = judging.context;
+    if let TimestampCheck::Future(rejection) = &slot.timestamp_check {
         let evaluation = Evaluation {
             decision: dedup::reject(&context.rules, rejection),
             rejection: Some(rejection.clone()),
             full: None,
         };
-        return Ok(without_call(bench, round, (number, &record), evaluation, Kept::default(), false));
+        return Ok(no_call_stage(judging, buffers, (number, &record), evaluation, Kept::default(), false));
     }
-    slot.times.put(&mut round.progress);
+    slot.times.write_to(&mut buffers.progress);
     let unreadable =
         |error: format::Error| Failure::refused_at(id, record.offset, Unprocessable::Entry(Refusal::of_record(error)));
-    let Round { progress, drafts, entry, .. } = round;
-    let known = bench.judge.remembered(drafts, number).map(<[u8]>::to_vec);
-    let remembered = known.as_deref().map(Remembered::decode).transpose().map_err(unreadable)?;
+    let JudgingBuffers { progress, drafts, entry, .. } = buffers;
+    let stored = judging.judge.remembered(drafts, number).map(<[u8]>::to_vec);
+    let remembered = stored.as_deref().map(Remembered::decode).transpose().map_err(unreadable)?;
     let own = Place { topic_id: work.task.topics.input_id.0, offset: record.offset };
-    let met = meet(remembered.as_ref(), own);
-    let against = match &met {
-        Met::Entry(entry) => *entry,
-        Met::Own(_) => remembered.as_ref().and_then(|remembered| Some(remembered.settled.as_ref()?.entry)),
-        Met::Other(reservation) => Some(reservation.entry),
-        Met::Itself => None,
+    let known_state = find_known_state(remembered.as_ref(), own);
+    let reference = match &known_state {
+        KnownState::Entry(entry) => *entry,
+        KnownState::OwnReservation(_) => {
+            remembered.as_ref().and_then(|remembered| Some(remembered.settled.as_ref()?.entry))
+        }
+        KnownState::OtherReservation(reservation) => Some(reservation.entry),
+        KnownState::OwnSettlement => None,
     };
     entry.clear();
-    if let Some(against) = &against {
-        against.encode(entry);
+    if let Some(reference) = &reference {
+        reference.encode(entry);
     }
-    let instead = against.map(|_| entry.as_slice());
-    let judged = bench.judge.judge_against(context, (progress, drafts), (number, &record), instead);
+    let reference_bytes = reference.map(|_| entry.as_slice());
+    let judged = judging.judge.judge_against(context, (progress, drafts), (number, &record), reference_bytes);
     let evaluation = judged.map_err(unreadable)?;
-    let kept = bench.judge.keep(number, &record);
+    let kept = judging.judge.keep(number, &record);
     let settled = remembered.and_then(|remembered| remembered.settled);
-    Ok(stage(bench, round, (number, &record), (met, settled), (evaluation, kept), grants(record.offset)))
+    Ok(judged_stage(
+        judging,
+        buffers,
+        (number, &record),
+        (known_state, settled),
+        (evaluation, kept),
+        grants(record.offset),
+    ))
 }
 
-/// The stage of a record that was judged against `met`. `settled` is the last settlement of its identity.
-fn stage(
-    bench: &mut Bench<'_>,
-    round: &mut Round,
+/// The stage of a record that was judged against `known_state`. `settled` is the last settlement of its identity.
+fn judged_stage(
+    judging: &mut JudgingContext<'_>,
+    buffers: &mut JudgingBuffers,
     (number, record): (usize, &Record<'_>),
-    (met, settled): (Met<'_>, Option<Settled<'_>>),
+    (known_state, settled): (KnownState<'_>, Option<Settled<'_>>),
     (evaluation, kept): (Evaluation, Kept),
     grant: Option<Grant>,
 ) -> SlotStage {
     let decision = evaluation.decision;
-    match met {
-        Met::Itself => without_call(bench, round, (number, record), Decision::REPLAYED.into(), Kept::default(), false),
-        Met::Own(reservation) => {
-            let evaluation = if decision.action == Action::Forward { evaluation } else { forwarded() };
-            go_on(bench, (number, record), evaluation, (kept, &reservation))
+    match known_state {
+        KnownState::OwnSettlement => {
+            no_call_stage(judging, buffers, (number, record), Decision::REPLAYED.into(), Kept::default(), false)
         }
-        // Otherwise the handler would go on with the other record's work, and nothing would notice.
-        Met::Other(reservation)
-            if is_same(&decision) && bench.is_other_work(number, record, reservation.fingerprint) =>
+        KnownState::OwnReservation(reservation) => {
+            let evaluation = if decision.action == Action::Forward { evaluation } else { forward_evaluation() };
+            reserved_stage(judging, (number, record), evaluation, (kept, &reservation))
+        }
+        // Without this check, the handler would silently continue with the other record's work.
+        KnownState::OtherReservation(reservation)
+            if is_duplicate(&decision) && judging.is_different_work(number, record, reservation.fingerprint) =>
         {
-            conflict(bench, round, (number, record))
+            conflict_stage(judging, buffers, (number, record))
         }
-        Met::Other(reservation) if is_same(&decision) => {
-            go_on(bench, (number, record), forwarded(), (kept, &reservation))
+        KnownState::OtherReservation(reservation) if is_duplicate(&decision) => {
+            reserved_stage(judging, (number, record), forward_evaluation(), (kept, &reservation))
         }
-        Met::Entry(_) if is_same(&decision) => {
+        KnownState::Entry(_) if is_duplicate(&decision) => {
             let settled = settled.expect("a duplicate has a settlement that it equals");
-            again(bench, round, (number, record), settled, (evaluation, kept))
+            duplicate_stage(judging, buffers, (number, record), settled, (evaluation, kept))
         }
-        Met::Entry(_) | Met::Other(_) if decision.action == Action::Forward && bench.makes_call(number) => {
-            match bench.render(number, record) {
+        KnownState::Entry(_) | KnownState::OtherReservation(_)
+            if decision.action == Action::Forward && judging.makes_call(number) =>
+        {
+            match judging.render(number, record) {
                 Ok(rendered) => {
-                    let (call, action) = call::begin(&bench.terms.policy, grant, bench.now);
-                    called(bench, (call, action), (rendered, Journal::default()), evaluation, kept)
+                    let (call, action) = call::begin(&judging.terms.policy, grant, judging.now);
+                    call_stage(judging, (call, action), (rendered, Journal::default()), evaluation, kept)
                 }
-                Err(words) => refused(bench, round, (number, record), words),
+                Err(message) => rejected_stage(judging, buffers, (number, record), message),
             }
         }
-        Met::Entry(_) | Met::Other(_) => without_call(bench, round, (number, record), evaluation, kept, false),
+        KnownState::Entry(_) | KnownState::OtherReservation(_) => {
+            no_call_stage(judging, buffers, (number, record), evaluation, kept, false)
+        }
     }
 }
 
-/// The stage of a record that equals the one settled last.
-fn again(
-    bench: &mut Bench<'_>,
-    round: &mut Round,
+/// The stage of a record that equals the last settled record of its identity.
+fn duplicate_stage(
+    judging: &mut JudgingContext<'_>,
+    buffers: &mut JudgingBuffers,
     (number, record): (usize, &Record<'_>),
     settled: Settled<'_>,
     (evaluation, kept): (Evaluation, Kept),
 ) -> SlotStage {
     if let How::GivenUp { first_at_ms } = settled.how
-        && !bench.is_other_work(number, record, settled.fingerprint)
+        && !judging.is_different_work(number, record, settled.fingerprint)
     {
-        let found = Found { first_at_ms, attempts: 0, may_have_acted: true };
-        let left = Left { entry: settled.entry, found, journal: Journal::default() };
-        return found_again(bench, (number, record), forwarded(), (kept, left));
+        let found = FoundCall { first_at_ms, attempts: 0, may_have_acted: true };
+        let former_call = FormerCall { entry: settled.entry, found, journal: Journal::default() };
+        return resumed_stage(judging, (number, record), forward_evaluation(), (kept, former_call));
     }
-    let is_other_request = settled.fingerprint.map(Fingerprint::from_bytes).is_some_and(|known| {
-        let rendered = bench.render(number, record);
-        rendered.is_ok_and(|asks| known.compare(asks.fingerprint()) == Comparison::Different)
+    let is_different_request = settled.fingerprint.map(Fingerprint::from_bytes).is_some_and(|stored| {
+        let rendered = judging.render(number, record);
+        rendered.is_ok_and(|payload| stored.compare(payload.fingerprint()) == Comparison::Different)
     });
-    if is_other_request {
-        return conflict(bench, round, (number, record));
+    if is_different_request {
+        return conflict_stage(judging, buffers, (number, record));
     }
-    let is_answered = bench.terms.on_duplicate == OnDuplicate::Result;
-    without_call(bench, round, (number, record), evaluation, kept, is_answered)
+    let repeats_result = judging.terms.on_duplicate == OnDuplicate::Result;
+    no_call_stage(judging, buffers, (number, record), evaluation, kept, repeats_result)
 }
 
-/// Whether the record equals the one it was judged against.
-fn is_same(decision: &Decision) -> bool {
+/// Whether the record equals the record that it was judged against.
+fn is_duplicate(decision: &Decision) -> bool {
     decision.verdict == Verdict::Duplicate && matches!(decision.reason, Reason::Seen | Reason::VersionEqual)
 }
 
-/// What decides about a record at this place.
-fn meet<'a>(remembered: Option<&Remembered<'a>>, own: Place) -> Met<'a> {
-    let Some(Remembered { settled, under_way }) = remembered else { return Met::Entry(None) };
+/// Finds the state that decides about the record at the place `own`.
+fn find_known_state<'a>(remembered: Option<&Remembered<'a>>, own: Place) -> KnownState<'a> {
+    let Some(Remembered { settled, under_way }) = remembered else { return KnownState::Entry(None) };
     match (under_way, settled) {
-        (Some(reservation), _) if reservation.place == own => Met::Own(*reservation),
-        (Some(reservation), _) => Met::Other(*reservation),
+        (Some(reservation), _) if reservation.place == own => KnownState::OwnReservation(*reservation),
+        (Some(reservation), _) => KnownState::OtherReservation(*reservation),
         (None, Some(settled)) if settled.place == Some(own) && !matches!(settled.how, How::GivenUp { .. }) => {
-            Met::Itself
+            KnownState::OwnSettlement
         }
-        (None, settled) => Met::Entry(settled.map(|settled| settled.entry)),
+        (None, settled) => KnownState::Entry(settled.map(|settled| settled.entry)),
     }
 }

@@ -1,4 +1,4 @@
-//! What a command needs to know about a window.
+//! Queries and changes of a window by commands.
 
 use super::{SlotStage, Window};
 
@@ -10,11 +10,10 @@ impl Window {
         })
     }
 
-    /// Whether the record at this offset, which has a reservation, is still to be judged: it will then go on with its
-    /// call.
+    /// Whether the record at this offset, which has a reservation, is not judged yet: once it is, its call continues.
     pub fn will_judge(&self, offset: i64) -> bool {
         match self.find(offset) {
-            Some(at) => matches!(self.slot(at).stage, SlotStage::Unjudged),
+            Some(index) => matches!(self.slot(index).stage, SlotStage::Unjudged),
             None => {
                 let is_settled = |&(from, to): &(i64, i64)| from <= offset && offset < to;
                 offset >= self.read_to && !self.beyond.iter().any(is_settled)
@@ -32,7 +31,7 @@ impl Window {
         }
     }
 
-    /// Stream time after everything that was read.
+    /// Stream time after all records that were read.
     pub fn stream_time(&self) -> i64 {
         self.tail.stream_time
     }

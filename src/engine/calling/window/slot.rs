@@ -1,15 +1,15 @@
-//! A slot of the window: a record, and how far it has come.
+//! A slot of the window: a record and the stage of its processing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::dedup::{Evaluation, Kept, Progress, Rejection};
 use crate::effect::call::{self, Action, Call, Draw, Event, Now, Outcome, Policy, Stage};
-use crate::effect::provider::{Asks, Body, CallNumber, OwnedHow, OwnedStep};
+use crate::effect::provider::{Body, CallNumber, OwnedStep, OwnedStepState, Payload};
 use crate::format::JournalWriter;
 use crate::record::{Headers, Record};
 
-/// Roughly what a slot takes besides its record's bytes.
+/// Roughly the memory of a slot, apart from its record's bytes.
 const SLOT_BYTES: usize = 1 << 10;
 
 /// A record that owns its bytes.
@@ -26,7 +26,7 @@ pub struct OwnedRecord {
 
 impl OwnedRecord {
     /// A copy of a record of this topic.
-    pub fn of(record: &Record<'_>, topic: &Arc<str>) -> Self {
+    pub fn from_record(record: &Record<'_>, topic: &Arc<str>) -> Self {
         Self {
             topic: Arc::clone(topic),
             partition: record.partition,
@@ -70,20 +70,20 @@ impl Times {
         Self { stream_time: progress.stream_time, horizon: progress.horizon }
     }
 
-    /// Puts them into `progress`.
-    pub fn put(self, progress: &mut Progress) {
+    /// Stores them in `progress`.
+    pub fn write_to(self, progress: &mut Progress) {
         (progress.stream_time, progress.horizon) = (self.stream_time, self.horizon);
     }
 }
 
-/// What the clocks say about a record's timestamp.
+/// The result of checking a record's timestamp against the clocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Time {
-    /// It may be believed, or there is none.
+pub enum TimestampCheck {
+    /// The timestamp is believed, or the record has none.
     Believed,
-    /// It is too far in the future.
+    /// The timestamp is too far in the future.
     Future(Rejection),
-    /// It seems to be too far in the future, and the cluster has to be asked.
+    /// The timestamp seems to be too far in the future, and the cluster has to be asked for the time.
     Doubted,
 }
 
@@ -92,40 +92,40 @@ pub enum Time {
 pub struct Slot {
     /// The record.
     pub record: OwnedRecord,
-    /// The key of its identity; `None` where it has none, or is not read.
+    /// The key of its identity; `None` if the record has no identity, or its identity is not needed.
     pub key: Option<Vec<u8>>,
-    /// Stream time and horizon after it.
+    /// Stream time and horizon after the record.
     pub times: Times,
-    /// What the clocks say about its timestamp.
-    pub time: Time,
-    /// How far it has come.
+    /// The result of checking its timestamp.
+    pub timestamp_check: TimestampCheck,
+    /// The stage of its processing.
     pub stage: SlotStage,
-    /// Whether Kafka refuses its settlement.
-    pub trouble: Trouble,
+    /// Its part in Kafka's refusal of a settlement.
+    pub refusal: RefusalState,
 }
 
-/// What is known about a record when Kafka refuses a settlement.
+/// A record's part in Kafka's refusal of a settlement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Trouble {
-    /// Nothing.
+pub enum RefusalState {
+    /// Its settlement is not suspected.
     #[default]
     None,
     /// Its settlement may be the refused one.
     Suspect,
-    /// Its settlement is the refused one, with Kafka's message. The next settlement has less in it: a result without
-    /// its body, everything without the record's timestamp.
+    /// Its settlement is the refused one, with Kafka's message. The next settlement is reduced: a result has no body,
+    /// and no message has the record's timestamp.
     Refused(String),
 }
 
-/// How far a record has come.
+/// The stage of a record's processing.
 #[derive(Debug)]
 pub enum SlotStage {
-    /// It is to be judged.
+    /// It is not judged yet.
     Unjudged,
     /// It makes no call, and is settled by the next transaction.
-    Judged(Box<Judged>),
+    Judged(Box<JudgedRecord>),
     /// It calls the provider.
-    Called(Box<Called>),
+    Called(Box<CalledRecord>),
     /// The task stops before it, for this reason.
     Stops(String),
     /// It is settled, by this owner or a former one.
@@ -134,75 +134,75 @@ pub enum SlotStage {
 
 /// What was decided about a record that makes no call.
 #[derive(Debug)]
-pub struct Judged {
+pub struct JudgedRecord {
     /// What to do with it.
     pub evaluation: Evaluation,
-    /// What it leaves behind.
+    /// The state that it leaves behind.
     pub kept: Kept,
-    /// What a dead letter says, or why the task would stop.
+    /// The message of a dead letter, or the reason why the task would stop.
     pub message: String,
     /// The audit record to write; empty if there is none.
     pub explanation: Vec<u8>,
-    /// Whether it is answered with the remembered result.
-    pub is_answered: bool,
+    /// Whether the remembered result is written once more for it.
+    pub repeats_result: bool,
     /// Whether the open transaction settles it.
     pub is_written: bool,
 }
 
 /// A record that calls the provider.
 #[derive(Debug)]
-pub struct Called {
+pub struct CalledRecord {
     /// The call.
     pub call: Call,
-    /// Its number.
+    /// The call's number.
     pub number: CallNumber,
-    /// When it may be sent at the earliest, on the monotonic clock.
+    /// When the call may be sent at the earliest, on the monotonic clock.
     pub send_at: Duration,
-    /// When its last attempt ended, on the monotonic clock; `None` before.
+    /// When its last attempt ended, on the monotonic clock; `None` before the first attempt has ended.
     pub ended_at: Option<Duration>,
     /// The request, or the handler's work.
-    pub asks: Asks,
+    pub payload: Payload,
     /// The committed outcomes of a handler's steps.
     pub journal: Arc<JournalWriter>,
-    /// What is to be added to the journal.
-    pub steps: Option<Steps>,
-    /// Why it survived.
+    /// Steps that its handler has reported, and that are not in the journal yet.
+    pub reported_steps: Option<ReportedSteps>,
+    /// Why the record is forwarded.
     pub evaluation: Evaluation,
-    /// What it leaves behind once it is done.
+    /// The state that it leaves behind once it is done.
     pub kept: Kept,
-    /// The last answer.
-    pub last_answer: Option<LastAnswer>,
+    /// The response to the last attempt.
+    pub last_response: Option<LastResponse>,
     /// Whether the open transaction settles it.
     pub is_written: bool,
-    /// Whether the open transaction, or an earlier one, takes back its reservation.
+    /// Whether the open transaction, or an earlier one, releases its reservation.
     pub is_released: bool,
 }
 
-/// Steps of a handler that waits until they are committed.
+/// Steps that a handler has reported. The handler waits until they are committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Steps {
-    /// Their outcomes.
+pub struct ReportedSteps {
+    /// The steps and their outcomes.
     pub steps: Vec<OwnedStep>,
     /// When they were written into the open transaction, by the wall clock, in milliseconds since the epoch; `None` if
     /// they were not.
     pub written_ms: Option<i64>,
 }
 
-impl Steps {
-    /// Removes the mark that a step begins: it has not begun.
-    pub fn take_mark_back(&mut self) {
-        self.steps.pop_if(|step| step.how == OwnedHow::Begun);
+impl ReportedSteps {
+    /// Removes the mark that announces the next step: that step has not begun.
+    pub fn remove_begin_mark(&mut self) {
+        self.steps.pop_if(|step| step.how == OwnedStepState::Begun);
     }
 }
 
-/// The last answer.
+/// The response to a call's last attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastAnswer {
-    /// The status; `None` if there was no answer, or for a handler.
+pub struct LastResponse {
+    /// The status; `None` if there was no response, or for a handler.
     pub status: Option<u16>,
     /// The body.
     pub body: Body,
-    /// What was wrong with the answer, or why there is none.
+    /// What was wrong with the response, or why there is no response.
     pub message: Option<String>,
 }
 
@@ -219,7 +219,7 @@ impl Slot {
     }
 
     /// Whether the next transaction may settle it.
-    pub fn is_to_be_settled(&self) -> bool {
+    pub fn can_be_settled(&self) -> bool {
         match &self.stage {
             SlotStage::Judged(_) => true,
             SlotStage::Called(called) => called.outcome().is_some(),
@@ -227,30 +227,32 @@ impl Slot {
         }
     }
 
-    /// Whether it is settled, or will be once the open transaction is committed.
-    pub fn is_ahead(&self) -> bool {
+    /// Whether it is settled, or will be settled by the commit of the open transaction.
+    pub fn is_settled_after_commit(&self) -> bool {
         matches!(self.stage, SlotStage::Settled) || self.is_written()
     }
 
-    /// Whether the settled prefix may include it: the stream time after it has to be known.
-    pub(super) fn may_be_passed(&self) -> bool {
-        self.is_ahead() && self.time != Time::Doubted
+    /// Whether the settled prefix may include it: this requires that the stream time after it is known.
+    pub(super) fn can_join_prefix(&self) -> bool {
+        self.is_settled_after_commit() && self.timestamp_check != TimestampCheck::Doubted
     }
 
-    /// Whether the cluster has to be asked for the time before anything behind it is judged.
+    /// Whether the cluster has to be asked for the time before any record behind it is judged.
     pub fn is_doubted(&self) -> bool {
-        self.time == Time::Doubted && matches!(self.stage, SlotStage::Unjudged | SlotStage::Settled)
+        self.timestamp_check == TimestampCheck::Doubted
+            && matches!(self.stage, SlotStage::Unjudged | SlotStage::Settled)
     }
 
     /// Whether the open transaction contains its settlement, or the outcomes of its handler's steps.
     pub(super) fn is_in_transaction(&self) -> bool {
-        let has_steps = |called: &Called| called.steps.as_ref().is_some_and(|steps| steps.written_ms.is_some());
+        let has_steps =
+            |called: &CalledRecord| called.reported_steps.as_ref().is_some_and(|steps| steps.written_ms.is_some());
         self.is_written() || matches!(&self.stage, SlotStage::Called(called) if has_steps(called))
     }
 
     /// Whether its settlement, or the outcomes of its handler's steps, may go into the next transaction.
     pub fn may_enter_transaction(&self) -> bool {
-        self.is_to_be_settled() || matches!(&self.stage, SlotStage::Called(called) if called.has_steps_due())
+        self.can_be_settled() || matches!(&self.stage, SlotStage::Called(called) if called.has_unwritten_steps())
     }
 
     /// Whether the open transaction settles it.
@@ -262,7 +264,7 @@ impl Slot {
         }
     }
 
-    /// Whether what it leaves behind concerns records of other identities.
+    /// Whether the state that it leaves behind concerns records of other identities.
     pub fn concerns_others(&self) -> bool {
         match &self.stage {
             SlotStage::Judged(judged) => judged.kept.concerns_others(),
@@ -272,8 +274,8 @@ impl Slot {
     }
 }
 
-impl Called {
-    /// Applies an event to the call. Returns what is to be done next, if anything.
+impl CalledRecord {
+    /// Applies an event to the call. Returns the next action, if any.
     pub fn apply_event(&mut self, policy: &Policy, event: Event, now: Now, draw: Draw<'_>) -> Option<Action> {
         let (call, action) = call::next(policy, self.call, event, now, draw);
         self.call = call;
@@ -283,21 +285,21 @@ impl Called {
         action
     }
 
-    /// Whether it is to be sent, once it is time.
+    /// Whether it can be sent, apart from its backoff.
     pub fn is_ready(&self) -> bool {
         // The steps that its handler has reported have to be in the journal before the next attempt begins.
-        self.call.stage() == Stage::Ready && self.steps.is_none()
+        self.call.stage() == Stage::Ready && self.reported_steps.is_none()
     }
 
-    /// Whether steps that its handler has reported are to be written.
-    pub fn has_steps_due(&self) -> bool {
-        self.steps.as_ref().is_some_and(|steps| steps.written_ms.is_none())
+    /// Whether its handler has reported steps that are not in the open transaction.
+    pub fn has_unwritten_steps(&self) -> bool {
+        self.reported_steps.as_ref().is_some_and(|steps| steps.written_ms.is_none())
     }
 
-    /// After a commit: adds the written steps to the journal. Returns from when on the handler's next step may act, if
-    /// the handler waits for that.
-    pub(super) fn steps_committed(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) -> Option<i64> {
-        let Steps { steps, written_ms } = self.steps.take_if(|steps| steps.written_ms.is_some())?;
+    /// After a commit: adds the written steps to the journal. Returns the time from which on the handler's next step
+    /// may act, if the handler waits for the commit.
+    pub(super) fn on_steps_committed(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) -> Option<i64> {
+        let ReportedSteps { steps, written_ms } = self.reported_steps.take_if(|steps| steps.written_ms.is_some())?;
         let journal = Arc::make_mut(&mut self.journal);
         for step in &steps {
             assert!(journal.push(step.as_step()), "the step fitted into the journal when it was written");
@@ -307,7 +309,7 @@ impl Called {
         Some(since_ms)
     }
 
-    /// Its outcome, if it is decided.
+    /// The call's outcome, if it is decided.
     pub fn outcome(&self) -> Option<Outcome> {
         match self.call.stage() {
             Stage::Decided(outcome) => Some(outcome),

@@ -1,9 +1,9 @@
-//! Goal: the settled prefix, and the ranges settled beyond it, are right in whatever order records are settled.
+//! Goal: the settled prefix, and the ranges settled beyond it, are correct in whatever order records are settled.
 
 use super::*;
 use crate::dedup::{Decision, Identity, Kept, Reason, Retention};
 use crate::effect::call;
-use crate::effect::provider::{Asks, OwnedStep};
+use crate::effect::provider::{OwnedStep, Payload};
 use crate::engine::calling::writing::Portion;
 use crate::engine::share::Position;
 use crate::format::Calls;
@@ -18,8 +18,8 @@ fn position(next: i64, beyond: &[(i64, i64)]) -> Position {
     Position { next, progress: Progress::default(), calls }
 }
 
-/// Takes in a record with this offset and timestamp.
-fn take(window: &mut Window, offset: i64, timestamp: i64) {
+/// Pushes a record with this offset and timestamp.
+fn push(window: &mut Window, offset: i64, timestamp: i64) {
     let record = Record {
         topic: "orders",
         partition: 0,
@@ -30,25 +30,25 @@ fn take(window: &mut Window, offset: i64, timestamp: i64) {
         headers: Headers::default(),
     };
     let (topic, rules) = (Arc::from("orders"), rules());
-    window.take_in((&record, &topic), (&rules, &Progress::default(), 10_000), || Some(vec![1]), || true);
+    window.push_record((&record, &topic), (&rules, &Progress::default(), 10_000), || Some(vec![1]), || true);
 }
 
 pub(in crate::engine::calling) fn window(beyond: &[(i64, i64)], offsets: impl IntoIterator<Item = i64>) -> Window {
     let mut window = Window::new(&position(0, beyond));
-    offsets.into_iter().for_each(|offset| take(&mut window, offset, offset * 10));
+    offsets.into_iter().for_each(|offset| push(&mut window, offset, offset * 10));
     window
 }
 
-/// The open transaction settles the records at these offsets.
+/// Marks the records at these offsets as settled by the open transaction.
 fn write(window: &mut Window, offsets: &[i64]) {
     for offset in offsets {
         let at = window.find(*offset).expect("the record is in the window");
-        window.slot_mut(at).stage = SlotStage::Judged(Box::new(Judged {
+        window.slot_mut(at).stage = SlotStage::Judged(Box::new(JudgedRecord {
             evaluation: Decision::of_call(crate::dedup::Action::Drop, Reason::Seen).into(),
             kept: Kept::default(),
             message: String::new(),
             explanation: Vec::new(),
-            is_answered: false,
+            repeats_result: false,
             is_written: true,
         }));
     }
@@ -85,9 +85,9 @@ fn settle(window: &mut Window, offsets: &[i64]) {
     end(window, true);
 }
 
-/// The end of the prefix, stream time there, and the ranges settled beyond it.
+/// The end of the settled prefix, stream time at that end, and the ranges settled beyond it.
 fn ahead(window: &Window) -> (i64, i64, Vec<(i64, i64)>) {
-    let Ahead { next, times, beyond } = window.ahead();
+    let PositionAfterCommit { next, times, beyond } = window.position_after_commit();
     (next, times.stream_time, beyond)
 }
 
@@ -118,7 +118,7 @@ fn position_ahead_includes_what_the_open_transaction_settles() {
 
 #[test]
 fn settled_ranges_span_gaps_in_the_input_but_no_unsettled_records() {
-    // No record is, or will be, at the offsets in between.
+    // There is no record at the offsets in between, and there never will be.
     let mut window = window(&[], [0, 4, 9, 12]);
     settle(&mut window, &[4, 9]);
     assert_eq!(ahead(&window), (0, -1, vec![(4, 10)]));
@@ -137,18 +137,18 @@ fn records_settled_by_former_owners_are_skipped_and_move_stream_time() {
     assert_eq!(ahead(&window), (3, 20, vec![(6, 8)]));
     settle(&mut window, &[3]);
     assert_eq!((ahead(&window), window.is_empty()), ((4, 30, vec![(6, 8)]), true));
-    (4..9).for_each(|offset| take(&mut window, offset, offset * 10));
+    (4..9).for_each(|offset| push(&mut window, offset, offset * 10));
     assert_eq!(ahead(&window), (4, 30, vec![(6, 8)]));
     settle(&mut window, &[4, 5]);
     assert_eq!(ahead(&window), (8, 70, vec![]));
 }
 
 #[test]
-fn record_that_leaves_the_window_without_a_transaction_makes_one_due() {
+fn record_that_leaves_the_window_without_a_transaction_makes_a_transaction_due() {
     use crate::engine::calling::writing::Portion;
     let mut window = window(&[(1, 3)], [0, 1, 2]);
     write(&mut window, &[0]);
-    // The committed position was written before the records at 1 and 2 were read: they came during the commit.
+    // The committed position was written before the records at 1 and 2 were read: they were read during the commit.
     let committed = position(1, &[(1, 3)]);
     end(&mut window, true);
     assert!(Portion::All.is_due_in(&window, &committed), "the next transaction moves the offset");
@@ -156,17 +156,17 @@ fn record_that_leaves_the_window_without_a_transaction_makes_one_due() {
 }
 
 #[test]
-fn grants_include_a_record_at_which_the_task_stops() {
+fn grants_cover_the_record_at_which_the_task_stops() {
     use crate::engine::calling::grants;
     use crate::format::Called as Granted;
     let mut window = window(&[], [0, 1, 2]);
     let mut committed = position(0, &[]);
     committed.calls.called = vec![Granted { to: 10, since_ms: 7 }];
-    assert_eq!(grants::end_of_open(&window, &committed), Some(i64::MIN), "nothing was called");
-    // It was called, but the transaction with its reservation was aborted.
+    assert_eq!(grants::shortened_end(&window, &committed), Some(i64::MIN), "nothing was called");
+    // The record was called, but the transaction with its reservation was aborted.
     window.slot_mut(1).stage = SlotStage::Stops("in doubt".to_owned());
     end(&mut window, false);
-    assert_eq!(grants::end_of_open(&window, &committed), Some(2));
+    assert_eq!(grants::shortened_end(&window, &committed), Some(2));
     let policy = Policy {
         key: call::KeyWindow::new(Duration::from_hours(1), Duration::from_secs(1), Duration::ZERO),
         reserve: call::Reserve::Auto,
@@ -187,9 +187,9 @@ fn range_that_begins_in_a_gap_is_kept_until_it_is_read() {
 #[test]
 fn records_from_the_future_do_not_move_stream_time() {
     let mut window = window(&[], [0]);
-    take(&mut window, 1, i64::MAX);
-    take(&mut window, 2, 20);
-    assert!(matches!(window.slot(1).time, Time::Future(_)));
+    push(&mut window, 1, i64::MAX);
+    push(&mut window, 2, 20);
+    assert!(matches!(window.slot(1).timestamp_check, TimestampCheck::Future(_)));
     assert_eq!(window.slot(1).times, window.slot(0).times);
     settle(&mut window, &[0, 1]);
     assert_eq!(ahead(&window), (2, 0, vec![]));
@@ -208,44 +208,44 @@ fn record_that_may_be_from_the_future_waits_for_the_cluster() {
         headers: Headers::default(),
     };
     let (topic, rules) = (Arc::from("orders"), rules());
-    window.take_in((&record, &topic), (&rules, &Progress::default(), 0), || None, || false);
-    assert_eq!(window.slot(0).time, Time::Doubted);
+    window.push_record((&record, &topic), (&rules, &Progress::default(), 0), || None, || false);
+    assert_eq!(window.slot(0).timestamp_check, TimestampCheck::Doubted);
 }
 
 #[test]
 fn doubtful_record_settled_by_a_former_owner_waits_for_the_cluster_too() {
     const LATER: i64 = 10_000_000;
-    // The former owner's clock was right, and it believed the record at offset 1. This owner's clock is behind.
+    // The former owner's clock was correct, and it believed the record at offset 1. This owner's clock is behind.
     let mut window = Window::new(&position(0, &[(1, 2)]));
-    let take = |window: &mut Window, (offset, timestamp): (i64, i64), wall_ms: i64, is_certain: bool| {
+    let push = |window: &mut Window, (offset, timestamp): (i64, i64), wall_ms: i64, is_certain: bool| {
         let key: Option<&[u8]> = None;
         let (topic, partition, timestamp) = ("orders", 0, Some(timestamp));
         let record = Record { topic, partition, offset, timestamp, key, value: None, headers: Headers::default() };
         let (topic, rules) = (Arc::from("orders"), rules());
-        window.take_in((&record, &topic), (&rules, &Progress::default(), wall_ms), || None, || is_certain);
+        window.push_record((&record, &topic), (&rules, &Progress::default(), wall_ms), || None, || is_certain);
     };
-    [(0, 100), (1, LATER), (2, 110)].into_iter().for_each(|record| take(&mut window, record, 100, false));
+    [(0, 100), (1, LATER), (2, 110)].into_iter().for_each(|record| push(&mut window, record, 100, false));
     settle(&mut window, &[0]);
     assert!(window.slot(0).is_doubted() && window.slot(0).offset() == 1);
     assert_eq!(ahead(&window), (1, 100, vec![(1, 2)]), "stream time behind it is not known");
-    // This owner's clock is right again.
+    // This owner's clock is correct again.
     let mut window = Window::new(&position(1, &[(1, 2)]));
-    take(&mut window, (1, LATER), LATER, false);
+    push(&mut window, (1, LATER), LATER, false);
     assert_eq!((ahead(&window), window.is_empty()), ((2, LATER, vec![]), true));
     // Or the cluster says that the record is from the future: then the former owner made it a dead letter.
     let mut window = Window::new(&position(1, &[(1, 2)]));
-    take(&mut window, (1, LATER), 100, true);
+    push(&mut window, (1, LATER), 100, true);
     assert_eq!((ahead(&window), window.is_empty()), ((2, -1, vec![]), true));
 }
 
 #[test]
-fn input_order_lets_records_be_settled_up_to_the_first_unsettled_one() {
+fn input_order_permits_settling_up_to_the_first_unsettled_record() {
     let mut window = window(&[(1, 2)], 0..4);
-    assert_eq!(window.last_in_order(), usize::MAX, "any order will do");
-    window = window.in_order(true);
+    assert_eq!(window.last_in_order(), usize::MAX, "records may be settled in any order");
+    window = window.with_input_order(true);
     assert_eq!(window.last_in_order(), 0);
     write(&mut window, &[0]);
-    assert_eq!(window.last_in_order(), 2, "a former owner has settled the next");
+    assert_eq!(window.last_in_order(), 2, "a former owner has settled the next record");
     write(&mut window, &[2]);
     assert_eq!(window.last_in_order(), 3);
     end(&mut window, true);
@@ -256,51 +256,52 @@ fn input_order_lets_records_be_settled_up_to_the_first_unsettled_one() {
 fn prefix_moves_over_offsets_without_records() {
     let mut window = window(&[], [0]);
     settle(&mut window, &[0]);
-    window.pass_to(7);
+    window.advance_to(7);
     assert_eq!((ahead(&window), window.read_to()), ((7, 0, vec![]), 7));
     // The prefix does not move past a record that waits.
-    take(&mut window, 7, 70);
-    window.pass_to(9);
+    push(&mut window, 7, 70);
+    window.advance_to(9);
     assert_eq!(ahead(&window), (7, 0, vec![]));
 }
 
 #[test]
 #[should_panic(expected = "came after")]
-fn record_that_comes_out_of_order_panics() {
+fn record_pushed_out_of_order_panics() {
     window(&[], [3, 3]);
 }
 
-/// A transaction settles as many of these records as it may. Kafka refuses it if the record at offset 5 is among them.
+/// Settles as many of these records as permitted in one transaction, which Kafka refuses if it contains the record at
+/// offset 5. Returns the offsets in the transaction.
 fn try_to_settle(window: &mut Window, offsets: std::ops::Range<i64>) -> Vec<i64> {
-    let mut tried = Vec::new();
+    let mut offsets_written = Vec::new();
     for offset in offsets {
         if let Some(at) = window.find(offset)
             && window.may_settle(at)
         {
             write(window, &[offset]);
-            tried.push(offset);
+            offsets_written.push(offset);
         }
     }
-    let is_refused = tried.contains(&5);
+    let is_refused = offsets_written.contains(&5);
     if is_refused {
         assert!(window.on_refused("too large"));
     }
     end(window, !is_refused);
-    tried
+    offsets_written
 }
 
 #[test]
 fn record_that_kafka_refuses_is_found_among_many() {
     let mut window = window(&[], 0..16);
-    let mut tries: Vec<Vec<i64>> = Vec::new();
-    while !matches!(window.slot(window.find(5).unwrap()).trouble, Trouble::Refused(_)) {
-        tries.push(try_to_settle(&mut window, 0..12));
+    let mut transactions: Vec<Vec<i64>> = Vec::new();
+    while !matches!(window.slot(window.find(5).unwrap()).refusal, RefusalState::Refused(_)) {
+        transactions.push(try_to_settle(&mut window, 0..12));
     }
     let expected = [(0..12).collect(), (0..6).collect(), vec![0, 1, 2], vec![3, 4, 5], vec![3], vec![4], vec![5]];
-    assert_eq!(tries, expected);
+    assert_eq!(transactions, expected);
     let at = window.find(5).unwrap();
-    assert_eq!(window.slot(at).trouble, Trouble::Refused("too large".to_owned()));
-    // Settled with less, and alone, it is refused again.
+    assert_eq!(window.slot(at).refusal, RefusalState::Refused("too large".to_owned()));
+    // The record is refused again, although it is alone and reduced.
     let other = window.find(6).unwrap();
     write(&mut window, &[5]);
     assert!(!window.may_settle(other), "the refused record is settled alone");
@@ -313,7 +314,7 @@ fn record_that_kafka_refuses_is_found_among_many() {
 }
 
 #[test]
-fn batch_that_is_refused_as_a_whole_is_settled_in_smaller_ones() {
+fn batch_that_is_refused_as_a_whole_is_settled_in_smaller_batches() {
     let mut window = window(&[], 0..8);
     write(&mut window, &[0, 1, 2, 3]);
     assert!(window.on_refused("the batch is too large"));
@@ -345,17 +346,17 @@ pub(in crate::engine::calling) fn handled(window: &mut Window, offset: i64) {
         fingerprint: call::Fingerprint::from_bytes([0; call::FINGERPRINT_BYTES]),
     };
     let (call, _) = call::begin(&policy(), None, NOW);
-    let mut called = Called {
+    let mut called = CalledRecord {
         call,
         number: 5,
         send_at: Duration::ZERO,
         ended_at: None,
-        asks: Asks::Handler(Arc::new(work)),
+        payload: Payload::Handler(Arc::new(work)),
         journal: Arc::default(),
-        steps: None,
+        reported_steps: None,
         evaluation: Decision::of_call(crate::dedup::Action::Forward, Reason::First).into(),
         kept: Kept::default(),
-        last_answer: None,
+        last_response: None,
         is_written: false,
         is_released: false,
     };
@@ -365,34 +366,34 @@ pub(in crate::engine::calling) fn handled(window: &mut Window, offset: i64) {
     window.slot_mut(at).stage = SlotStage::Called(Box::new(called));
 }
 
-fn called(window: &mut Window, offset: i64) -> &mut Called {
+fn called(window: &mut Window, offset: i64) -> &mut CalledRecord {
     let at = window.find(offset).expect("the record is in the window");
     let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { panic!("the slot holds no call") };
     called
 }
 
 #[test]
-fn handler_goes_on_once_its_steps_are_committed() {
-    let step = OwnedStep { name: "charge".to_owned(), how: crate::effect::provider::OwnedHow::Begun };
+fn handler_continues_once_its_steps_are_committed() {
+    let step = OwnedStep { name: "charge".to_owned(), how: crate::effect::provider::OwnedStepState::Begun };
     let mut window = window(&[], 0..1);
     handled(&mut window, 0);
-    called(&mut window, 0).steps = Some(Steps { steps: vec![step.clone()], written_ms: None });
-    assert!(called(&mut window, 0).has_steps_due() && !called(&mut window, 0).is_ready());
-    let commit = |window: &mut Window| window.on_commit(&policy(), NOW, &mut |_| 0).handlers;
+    called(&mut window, 0).reported_steps = Some(ReportedSteps { steps: vec![step.clone()], written_ms: None });
+    assert!(called(&mut window, 0).has_unwritten_steps() && !called(&mut window, 0).is_ready());
+    let commit = |window: &mut Window| window.on_commit(&policy(), NOW, &mut |_| 0).resumed_handlers;
     // A transaction without the steps releases nothing.
     assert_eq!(commit(&mut window), []);
-    called(&mut window, 0).steps.as_mut().unwrap().written_ms = Some(9);
-    assert!(!called(&mut window, 0).has_steps_due());
+    called(&mut window, 0).reported_steps.as_mut().unwrap().written_ms = Some(9);
+    assert!(!called(&mut window, 0).has_unwritten_steps());
     end(&mut window, false);
     assert!(
-        called(&mut window, 0).has_steps_due() && called(&mut window, 0).journal.is_empty(),
+        called(&mut window, 0).has_unwritten_steps() && called(&mut window, 0).journal.is_empty(),
         "the abort undoes everything"
     );
-    called(&mut window, 0).steps.as_mut().unwrap().written_ms = Some(11);
+    called(&mut window, 0).reported_steps.as_mut().unwrap().written_ms = Some(11);
     assert_eq!(commit(&mut window), [(5, 11)]);
     let called = called(&mut window, 0);
     assert_eq!(called.journal.as_journal().steps().collect::<Vec<_>>(), [step.as_step()]);
-    assert_eq!((called.call.first_at_ms(), called.steps.is_none()), (Some(11), true));
+    assert_eq!((called.call.first_at_ms(), called.reported_steps.is_none()), (Some(11), true));
 }
 
 #[test]
@@ -401,11 +402,11 @@ fn release_is_due_once_unless_its_transaction_is_aborted() {
     handled(&mut window, 0);
     let event = Event::Withdrawn { attempt: 1 };
     called(&mut window, 0).apply_event(&policy(), event, NOW, &mut |_| 0);
-    let due = |window: &Window| Portion::Releases.due(window).count();
+    let due = |window: &Window| Portion::Releases.due_slots(window).count();
     assert_eq!(
-        (due(&window), Portion::All.due(&window).count()),
+        (due(&window), Portion::All.due_slots(&window).count()),
         (1, 0),
-        "it was reserved, and nothing of it has acted"
+        "the call was reserved, and no attempt has acted"
     );
     called(&mut window, 0).is_released = true;
     assert_eq!(due(&window), 0);
@@ -417,18 +418,18 @@ fn release_is_due_once_unless_its_transaction_is_aborted() {
 }
 
 #[test]
-fn command_sees_open_identities_and_records_still_to_come() {
+fn command_sees_open_identities_and_records_not_yet_judged() {
     let mut window = window(&[(6, 8)], 0..4);
     assert!(!window.is_open(&[1]), "nothing is judged yet");
-    let to_come = |window: &Window| (0..10).filter(|offset| window.will_judge(*offset)).collect::<Vec<_>>();
-    assert_eq!(to_come(&window), [0, 1, 2, 3, 4, 5, 8, 9], "a former owner has settled two");
+    let unjudged = |window: &Window| (0..10).filter(|offset| window.will_judge(*offset)).collect::<Vec<_>>();
+    assert_eq!(unjudged(&window), [0, 1, 2, 3, 4, 5, 8, 9], "a former owner has settled two records");
     write(&mut window, &[1]);
     assert!(window.is_open(&[1]) && !window.is_open(&[2]));
-    assert_eq!(to_come(&window), [0, 2, 3, 4, 5, 8, 9], "the open record is no longer to come");
+    assert_eq!(unjudged(&window), [0, 2, 3, 4, 5, 8, 9], "the open record is already judged");
     end(&mut window, true);
     assert!(!window.is_open(&[1]));
-    assert_eq!(window.stream_time(), 30, "stream time of all that was read");
-    // The task stops before a record, and a command settles it.
+    assert_eq!(window.stream_time(), 30, "stream time after all records that were read");
+    // The task stops before a record, and a command settles that record.
     let stops = |window: &mut Window| window.slot_mut(0).stage = SlotStage::Stops("in doubt".to_owned());
     stops(&mut window);
     assert!(!window.is_open(&[1]) && !window.will_judge(0));

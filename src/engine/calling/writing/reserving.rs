@@ -1,28 +1,38 @@
-//! Writes reservations, adds the outcomes of handlers' steps to them, and takes them back.
+//! Writes reservations, adds the outcomes of handlers' steps to them, and releases them.
 
 use std::sync::Arc;
 
-use super::Pen;
+use super::SlotWriter;
 use crate::cluster::Cluster;
-use crate::effect::provider::{Asks, is_open};
-use crate::engine::calling::window::{Called, Slot, SlotStage};
+use crate::effect::provider::{Payload, is_open};
+use crate::engine::calling::window::{CalledRecord, Slot, SlotStage};
 use crate::engine::failure::Failure;
 use crate::format::{EntryRef, How, Journal, JournalWriter, Place, Remembered, ResultRef, Settled, UnderWay};
 use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
 
-impl<C: Cluster> Pen<'_, '_, C> {
+impl<C: Cluster> SlotWriter<'_, '_, C> {
     /// Writes the reservation that a call waits for.
-    pub(super) fn reserve(&mut self, record: &Record<'_>, key: &[u8], called: &mut Called) -> Result<(), Failure> {
+    pub(super) fn reserve(
+        &mut self,
+        record: &Record<'_>,
+        key: &[u8],
+        called: &mut CalledRecord,
+    ) -> Result<(), Failure> {
         let journal = Arc::clone(&called.journal);
         let first_at_ms = self.put_reservation(record, key, called, (None, journal.as_journal()))?;
-        self.on_written(called, first_at_ms);
+        self.on_permit_written(called, first_at_ms);
         Ok(())
     }
 
-    /// Leaves a reservation for a call in doubt that was sent under a grant, and before whose record the task stops:
-    /// without one, a command would find nothing to settle.
-    pub(super) fn reserve_in_doubt(&mut self, record: &Record<'_>, key: &[u8], called: &Called) -> Result<(), Failure> {
+    /// Writes a reservation for a call in doubt that was sent under a grant, and before whose record the task stops:
+    /// without a reservation, a command would find nothing to settle.
+    pub(super) fn reserve_in_doubt(
+        &mut self,
+        record: &Record<'_>,
+        key: &[u8],
+        called: &CalledRecord,
+    ) -> Result<(), Failure> {
         let former = self.remembered(key)?;
         let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
         let is_known = former.is_some_and(|former| former.under_way.is_some());
@@ -35,13 +45,13 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    /// Writes a call's reservation. Returns the time from which on, according to it, the call may have been made:
-    /// `first_at_ms`, or else the call's own time, or else now.
+    /// Writes a call's reservation. Returns the earliest time at which, according to the reservation, the call may have
+    /// been made: `first_at_ms`, or else the time of the call's first attempt, or else now.
     fn put_reservation(
         &mut self,
         record: &Record<'_>,
         key: &[u8],
-        called: &Called,
+        called: &CalledRecord,
         (first_at_ms, journal): (Option<i64>, Journal<'_>),
     ) -> Result<i64, Failure> {
         let former = self.remembered(key)?;
@@ -51,13 +61,13 @@ impl<C: Cluster> Pen<'_, '_, C> {
         if let Some(former) = former {
             (settled, under_way) = (former.settled, former.under_way);
         }
-        // A handler that goes on with another record's work has taken over the journal of that record.
+        // A handler that continues another record's work has taken over that record's journal.
         let is_other = |other: &UnderWay<'_>| other.place != place && called.journal.is_empty();
         if let Some(other) = under_way.filter(is_other) {
             let UnderWay { entry, place, first_at_ms, fingerprint, journal, .. } = other;
             let (how, result) = match journal.is_empty() {
                 true => (How::GivenUp { first_at_ms }, None),
-                // An attempt from the beginning would repeat steps that were done long ago.
+                // A new attempt would repeat steps that were done long ago.
                 false => (How::InDoubt, Some(ResultRef::Reason(OVERTAKEN))),
             };
             settled = Some(Settled { entry, how, place: Some(place), fingerprint, result });
@@ -69,12 +79,12 @@ impl<C: Cluster> Pen<'_, '_, C> {
             entry: EntryRef::decode(&entry).expect("just written"),
             place,
             first_at_ms,
-            // A handler's attempts are counted for its next step, which has had none.
+            // A handler's attempts are counted per step, and its next step has had no attempt.
             attempts: if journal.is_empty() { called.call.attempts() } else { 0 },
             may_have_acted: called.call.may_have_acted(),
-            // A handler's next step may begin as soon as this is committed.
-            was_sent: called.call.may_have_acted() || matches!(called.asks, Asks::Handler(_)),
-            fingerprint: Some(called.asks.fingerprint().to_bytes()),
+            // A handler's next step may begin as soon as this reservation is committed.
+            was_sent: called.call.may_have_acted() || matches!(called.payload, Payload::Handler(_)),
+            fingerprint: Some(called.payload.fingerprint().to_bytes()),
             journal,
         };
         let settled = settled.filter(|_| !sabotage::is_on(Sabotage::ReservationOverSettlement));
@@ -86,7 +96,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         Ok(first_at_ms)
     }
 
-    /// Reports work that stays unfinished: some of its steps are done, and a newer record takes its place.
+    /// Reports work that stays unfinished: some of its steps are done, but a newer record replaces it.
     pub(super) fn report_overtaken(&mut self, record: &Record<'_>, other: &UnderWay<'_>) {
         if !other.journal.is_empty() {
             self.outlet.added.settled.in_doubt += 1;
@@ -95,13 +105,13 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    /// Leaves a handler's reservation to the next owner, with its next step not begun. Returns whether there is
-    /// anything to leave.
+    /// Leaves a handler's reservation to the next owner, with the next step marked as not begun. Returns whether the
+    /// journal contains any step to leave.
     pub(super) fn leave_reservation(
         &mut self,
         record: &Record<'_>,
         key: &[u8],
-        called: &Called,
+        called: &CalledRecord,
     ) -> Result<bool, Failure> {
         let journal = without_mark(called.journal.as_journal());
         if journal.is_empty() {
@@ -116,26 +126,26 @@ impl<C: Cluster> Pen<'_, '_, C> {
         Ok(true)
     }
 
-    /// Writes the outcomes of a handler's steps into the call's reservation. The handler goes on once that is
+    /// Writes the outcomes of a handler's steps into the call's reservation. The handler continues once they are
     /// committed.
     pub(super) fn write_journal(
         &mut self,
         record: &Record<'_>,
         key: &[u8],
-        called: &mut Called,
+        called: &mut CalledRecord,
     ) -> Result<(), Failure> {
         let now_ms = self.now.wall_ms;
-        let Some(reported) = &called.steps else { return Ok(()) };
+        let Some(reported) = &called.reported_steps else { return Ok(()) };
         let mut journal = (*called.journal).clone();
         for step in &reported.steps {
             assert!(journal.push(step.as_step()), "a handler reports no more steps than fit into the journal");
         }
         self.put_reservation(record, key, called, (Some(now_ms), journal.as_journal()))?;
-        called.steps.iter_mut().for_each(|steps| steps.written_ms = Some(now_ms));
+        called.reported_steps.iter_mut().for_each(|steps| steps.written_ms = Some(now_ms));
         Ok(())
     }
 
-    /// Removes this record's reservation, since nothing has happened. Everything else stays.
+    /// Removes this record's reservation, since no attempt has acted. All other state is preserved.
     pub(super) fn forget_reservation(&mut self, key: &[u8], former: Option<Remembered<'_>>, place: Place) {
         let Some(former) = former else { return };
         let under_way = former.under_way.filter(|reservation| reservation.place != place);
@@ -144,7 +154,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    /// Takes back the reservation of a record whose call cannot have acted.
+    /// Releases the reservation of a record whose call cannot have acted.
     pub(super) fn release_reservation(&mut self, slot: &mut Slot) -> Result<(), Failure> {
         let Some(key) = slot.key.as_deref() else { return Ok(()) };
         if let SlotStage::Called(called) = &mut slot.stage {
@@ -164,11 +174,11 @@ impl<C: Cluster> Pen<'_, '_, C> {
 /// Why unfinished work of a handler stays in doubt.
 const OVERTAKEN: &str = "a newer record arrived when only some of its steps were done";
 
-/// A journal without the mark that its last step begins, if that step has no outcome.
+/// The journal without the mark that announces its last step, if that step has no outcome.
 fn without_mark(journal: Journal<'_>) -> JournalWriter {
     let is_marked = is_open(journal) && !sabotage::is_on(Sabotage::MarkLeft);
-    let kept = journal.len() - usize::from(is_marked);
+    let step_count = journal.len() - usize::from(is_marked);
     let mut trimmed = JournalWriter::default();
-    assert!(journal.steps().take(kept).all(|step| trimmed.push(step)), "it is no longer than before");
+    assert!(journal.steps().take(step_count).all(|step| trimmed.push(step)), "the journal is no longer than before");
     trimmed
 }

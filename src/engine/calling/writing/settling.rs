@@ -1,23 +1,23 @@
-//! Settlements: the outcomes of calls, and where their records go.
+//! Settlements: writes the outcomes of calls, and sends their records to the results or the dead letters.
 
-use super::Pen;
+use super::SlotWriter;
 use crate::cluster::Cluster;
 use crate::dedup::{Action, Reason, Verdict};
-use crate::effect::call::{Kept, Outcome};
+use crate::effect::call::{Outcome, RememberedOutcome};
 use crate::engine::calling::results::result_of;
-use crate::engine::calling::window::{Called, LastAnswer};
+use crate::engine::calling::window::{CalledRecord, LastResponse};
 use crate::engine::failure::Failure;
 use crate::format::{EntryRef, How, REASON_BYTES_MAX, Remembered, ResultRef, Settled, UnderWay};
 use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
 use crate::words::{agreeing, counted};
 
-impl<C: Cluster> Pen<'_, '_, C> {
-    /// Why the task stops before a record with this outcome, if it does.
-    pub(super) fn reason_to_stop(&self, record: &Record<'_>, called: &Called, outcome: Outcome) -> Option<String> {
+impl<C: Cluster> SlotWriter<'_, '_, C> {
+    /// The reason why the task stops before a record with this outcome, if it does.
+    pub(super) fn stop_reason(&self, record: &Record<'_>, called: &CalledRecord, outcome: Outcome) -> Option<String> {
         (self.action_for(outcome) == Action::Fail).then(|| {
             let Record { topic, partition, offset, .. } = record;
-            let (reason, key) = (reason_of(outcome), key_of_action(outcome));
+            let (reason, key) = (reason_of(outcome), action_key(outcome));
             format!(
                 "{topic}:{partition}:{offset} is {}: {}; the topology says `{key}: fail`",
                 reason.as_str(),
@@ -26,9 +26,9 @@ impl<C: Cluster> Pen<'_, '_, C> {
         })
     }
 
-    /// A call's outcome in words, without anything from the body.
-    fn describe(&self, called: &Called, outcome: Outcome) -> String {
-        let answer = match &called.last_answer {
+    /// A description of a call's outcome, which contains nothing from the response body.
+    fn describe(&self, called: &CalledRecord, outcome: Outcome) -> String {
+        let response = match &called.last_response {
             None => {
                 let why = match self.terms.policy.key {
                     Some(_) => "the call's key is no longer honoured",
@@ -36,22 +36,22 @@ impl<C: Cluster> Pen<'_, '_, C> {
                 };
                 format!("a former owner or an earlier attempt may have made the call, and {why}")
             }
-            Some(LastAnswer { status: Some(status), message: None, .. }) => format!("the provider answered {status}"),
-            Some(LastAnswer { status: Some(status), message: Some(message), .. }) => {
+            Some(LastResponse { status: Some(status), message: None, .. }) => format!("the provider answered {status}"),
+            Some(LastResponse { status: Some(status), message: Some(message), .. }) => {
                 format!("the provider answered {status}: {message}")
             }
-            Some(LastAnswer { status: None, message, .. }) => {
+            Some(LastResponse { status: None, message, .. }) => {
                 message.clone().unwrap_or_else(|| "the provider did not answer".to_owned())
             }
         };
         match outcome {
-            Outcome::InDoubt => format!("it is not known whether it took effect: {answer}"),
+            Outcome::InDoubt => format!("it is not known whether it took effect: {response}"),
             Outcome::Unavailable => {
                 let attempts = called.call.attempts();
                 let have = agreeing(attempts, "has", "have");
-                format!("{} {have} failed: {answer}", counted(attempts, "attempt"))
+                format!("{} {have} failed: {response}", counted(attempts, "attempt"))
             }
-            Outcome::Done | Outcome::Rejected | Outcome::Conflict => answer,
+            Outcome::Done | Outcome::Rejected | Outcome::Conflict => response,
         }
     }
 
@@ -67,7 +67,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
             },
             Outcome::Unavailable => match self.terms.policy.on_unavailable {
                 OnUnavailable::Fail => Action::Fail,
-                // Other calls have succeeded meanwhile, so the record itself is at fault.
+                // With `Hold`, other calls have succeeded meanwhile, so the record itself is at fault.
                 OnUnavailable::Hold | OnUnavailable::DeadLetter => Action::DeadLetter,
             },
         }
@@ -78,11 +78,12 @@ impl<C: Cluster> Pen<'_, '_, C> {
         &mut self,
         record: &Record<'_>,
         key: &[u8],
-        called: &Called,
+        called: &CalledRecord,
         outcome: Outcome,
         kafka_refusal: Option<&str>,
     ) -> Result<(), Failure> {
-        let is_4xx = called.last_answer.as_ref().and_then(|heard| heard.status).is_some_and(|status| status / 100 == 4);
+        let is_4xx =
+            called.last_response.as_ref().and_then(|response| response.status).is_some_and(|status| status / 100 == 4);
         let outcome = match outcome {
             Outcome::InDoubt if is_4xx && sabotage::is_on(Sabotage::RejectedAfterAll) => Outcome::Rejected,
             outcome => outcome,
@@ -98,9 +99,9 @@ impl<C: Cluster> Pen<'_, '_, C> {
         let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
         let entry = called.kept.entry.as_deref().expect("a record that calls has an entry");
         let entry = EntryRef::decode(entry).expect("just written");
-        let how = how_of(called, outcome);
+        let how = settlement_kind(called, outcome);
         let may_have_acted = called.call.may_have_acted() && !sabotage::is_on(Sabotage::LeftAlthoughActed);
-        // The outcomes of a handler's steps stay with its reservation: a duplicate goes on from there.
+        // The outcomes of a handler's steps stay with its reservation: a duplicate continues after these steps.
         let keeps_journal = outcome == Outcome::Unavailable
             && !called.journal.is_empty()
             && !sabotage::is_on(Sabotage::GivenUpLosesJournal);
@@ -108,7 +109,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
             true => self.leave_reservation(record, key, called)?,
             false => keeps_journal,
         };
-        let message = bounded(&message);
+        let message = truncated(&message);
         match how {
             _ if stays_reserved => {}
             Some(how) => {
@@ -117,7 +118,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
                     self.report_overtaken(record, &other);
                 }
                 let place = Some(self.place_of(record));
-                let fingerprint = Some(called.asks.fingerprint().to_bytes());
+                let fingerprint = Some(called.payload.fingerprint().to_bytes());
                 let result = if how == How::Done { result_of(called) } else { Some(ResultRef::Reason(message)) };
                 self.put_remembered(
                     key,
@@ -141,29 +142,30 @@ impl<C: Cluster> Pen<'_, '_, C> {
     fn dead_letter(
         &mut self,
         record: &Record<'_>,
-        called: &Called,
+        called: &CalledRecord,
         reason: Reason,
         message: &str,
     ) -> Result<(), Failure> {
-        // All attempts, not only those that count towards giving up.
+        // This counts all attempts, not only those that count towards the limit.
         let attempts = called.call.attempt().max(called.call.attempts()).to_string();
-        let status = called.last_answer.as_ref().and_then(|heard| heard.status).map(|status| status.to_string());
-        let mut more: Vec<(&str, &str)> = vec![("attempts", &attempts)];
-        more.extend(called.asks.key().map(|key| ("key", key.as_str())));
-        more.extend(status.as_deref().map(|status| ("status", status)));
-        self.outlet.dead_letter(record, reason, message, &more)
+        let status =
+            called.last_response.as_ref().and_then(|response| response.status).map(|status| status.to_string());
+        let mut extra_headers: Vec<(&str, &str)> = vec![("attempts", &attempts)];
+        extra_headers.extend(called.payload.key().map(|key| ("key", key.as_str())));
+        extra_headers.extend(status.as_deref().map(|status| ("status", status)));
+        self.outlet.dead_letter(record, reason, message, &extra_headers)
     }
 }
 
-/// How a call with this outcome is remembered; `None` if it is not.
-fn how_of(called: &Called, outcome: Outcome) -> Option<How> {
+/// How a call with this outcome is remembered; `None` if it is not remembered.
+fn settlement_kind(called: &CalledRecord, outcome: Outcome) -> Option<How> {
     match (called.call.kept(outcome), outcome) {
-        (Kept::Done, _) => Some(How::Done),
-        (Kept::Failed, Outcome::Conflict) => Some(How::Conflict),
-        (Kept::Failed, Outcome::InDoubt) => Some(How::InDoubt),
-        (Kept::Failed, _) => Some(How::Rejected),
-        (Kept::GivenUp { first_at_ms }, _) => Some(How::GivenUp { first_at_ms }),
-        (Kept::AsBefore, _) => None,
+        (RememberedOutcome::Done, _) => Some(How::Done),
+        (RememberedOutcome::Failed, Outcome::Conflict) => Some(How::Conflict),
+        (RememberedOutcome::Failed, Outcome::InDoubt) => Some(How::InDoubt),
+        (RememberedOutcome::Failed, _) => Some(How::Rejected),
+        (RememberedOutcome::GivenUp { first_at_ms }, _) => Some(How::GivenUp { first_at_ms }),
+        (RememberedOutcome::AsBefore, _) => None,
     }
 }
 
@@ -177,8 +179,8 @@ fn reason_of(outcome: Outcome) -> Reason {
     }
 }
 
-/// The topology's key that says what to do with this outcome.
-fn key_of_action(outcome: Outcome) -> &'static str {
+/// The topology's key for the action on this outcome.
+fn action_key(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Done => "on_done",
         Outcome::Rejected => "on_rejected",
@@ -188,7 +190,7 @@ fn key_of_action(outcome: Outcome) -> &'static str {
     }
 }
 
-/// The beginning of a text: as much of it as may be remembered.
-fn bounded(text: &str) -> &str {
+/// The beginning of a text, at most as long as a stored reason may be.
+fn truncated(text: &str) -> &str {
     &text[..text.floor_char_boundary(REASON_BYTES_MAX)]
 }

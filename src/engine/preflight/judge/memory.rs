@@ -1,9 +1,10 @@
-//! Findings about the changelog and the group's committed offsets: whether the one holds what the others name.
+//! Findings about the changelog and the group's committed offsets: whether the changelog holds the transactions that
+//! the offsets name.
 
 use crate::cluster::{CommittedOffset, TopicDescription};
-use crate::engine::preflight::facts::{Facts, Seen};
+use crate::engine::preflight::facts::{Facts, TopicState};
 use crate::engine::preflight::finding::Finding;
-use crate::engine::resume::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP, NOT_WITHOUT_A_COPY};
+use crate::engine::resume::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP, REBUILD_HELP};
 use crate::format::{self, OffsetMetadata};
 use crate::sabotage::{self, Sabotage};
 use crate::words::counted;
@@ -11,25 +12,25 @@ use crate::words::counted;
 use super::{GRANT, Judge, Role, identity};
 
 impl Judge<'_> {
-    /// A missing changelog whose contents are known to have existed: a new one would hold nothing of them.
+    /// The finding about a missing changelog whose contents are known to have existed: a new changelog would be empty.
     pub(super) fn lost(&self, facts: &Facts) -> Option<Finding> {
-        if facts.changelog.seen != Seen::Missing || sabotage::is_on(Sabotage::ChangelogCreatedAnew) {
+        if facts.changelog.state != TopicState::Missing || sabotage::is_on(Sabotage::ChangelogCreatedAnew) {
             return None;
         }
         let name = &facts.changelog.name;
         let committed = facts.committed.as_deref().unwrap_or_default().iter().flatten();
         let is_ours = |committed: &&CommittedOffset| matches!(OffsetMetadata::parse(&committed.metadata), Ok(Some(_)));
-        let told_by = match (committed.filter(is_ours).count(), facts.stores.as_slice()) {
+        let evidence = match (committed.filter(is_ours).count(), facts.stores.as_slice()) {
             (0, []) => return None,
-            (0, stores) => format!("stores remember what stood in it: {}", stores.join(", ")),
+            (0, stores) => format!("stores hold its former contents: {}", stores.join(", ")),
             (partitions, _) => format!(
-                "the group {:?} has committed transactions that stood in it, for {partitions} of {} partitions",
+                "the group {:?} has committed transactions that were in it, for {partitions} of {} partitions",
                 self.topology.group(),
                 facts.committed.as_ref().map_or(0, Vec::len)
             ),
         };
         Some(Finding::lost(
-            format!("changelog topic {name:?} does not exist, and {told_by}: it was deleted"),
+            format!("changelog topic {name:?} does not exist, and {evidence}: it was deleted"),
             format!("{LOST_HELP}, or {ANEW}"),
         ))
     }
@@ -112,7 +113,7 @@ pub(super) fn changelog_itself(
             ),
             match facts.has_worked() {
                 true if changelog.partition_count > input.partition_count => {
-                    format!("partitions were added to it by hand: {NOT_WITHOUT_A_COPY}, or {ANEW}")
+                    format!("partitions were added to it by hand: {REBUILD_HELP}, or {ANEW}")
                 }
                 true => format!(
                     "partitions were added to the input, so records of one identity may be on another partition now: {ANEW}"

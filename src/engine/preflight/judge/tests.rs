@@ -1,4 +1,4 @@
-//! Goal: each finding appears when it should, once, and says what to do; sound topics lead to none.
+//! Goal: each finding appears exactly when it should, once, and says what to do; sound topics lead to no finding.
 
 use std::sync::Arc;
 
@@ -49,16 +49,16 @@ pub(in crate::engine::preflight) fn topic() -> TopicDescription {
     }
 }
 
-fn there(name: &str, topic: TopicDescription) -> Named {
-    Named { name: name.to_owned(), seen: Seen::There(Box::new(topic)) }
+fn existing(name: &str, topic: TopicDescription) -> NamedTopic {
+    NamedTopic { name: name.to_owned(), state: TopicState::Exists(Box::new(topic)) }
 }
 
 pub(in crate::engine::preflight) fn sound() -> Facts {
     let changelog = TopicDescription { cleanup_policy: "compact".to_owned(), ..topic() };
     Facts {
-        input: there("in", topic()),
-        output: Some(there("out", topic())),
-        changelog: there("log", changelog),
+        input: existing("in", topic()),
+        output: Some(existing("out", topic())),
+        changelog: existing("log", changelog),
         committed: Ok(vec![None; 3]),
         stores: Vec::new(),
         changes: None,
@@ -77,16 +77,16 @@ fn judged(topology: &Topology, facts: &Facts) -> Vec<Finding> {
     judge(topology, &settings()).input(facts)
 }
 
-fn out(facts: &mut Facts) -> &mut Named {
+fn out(facts: &mut Facts) -> &mut NamedTopic {
     facts.output.as_mut().unwrap()
 }
 
-fn change(named: &mut Named, change: impl FnOnce(&mut TopicDescription)) {
-    let Seen::There(topic) = &mut named.seen else { panic!("{} is not there", named.name) };
+fn change(named: &mut NamedTopic, change: impl FnOnce(&mut TopicDescription)) {
+    let TopicState::Exists(topic) = &mut named.state else { panic!("{} does not exist", named.name) };
     change(topic);
 }
 
-/// The only finding if the sound facts are altered like this.
+/// Returns the only finding after `alter` has changed the sound facts.
 #[track_caller]
 fn only(alter: impl FnOnce(&mut Topology, &mut Facts)) -> Finding {
     let (mut topology, mut facts) = (topology(), sound());
@@ -117,7 +117,7 @@ fn unclean_elections_are_warned_of() {
     says(Warning, &[&words[..], &["changelog topic \"log\""]].concat(), |_, facts| {
         change(&mut facts.changelog, unclean)
     });
-    let dead = there("dead", TopicDescription { elects_uncleanly: Some(true), ..topic() });
+    let dead = existing("dead", TopicDescription { elects_uncleanly: Some(true), ..topic() });
     let findings = judge(&topology(), &settings()).side_topic(Role::DeadLetter, &dead, Some(3), 0);
     assert_eq!(findings.len(), 1, "{findings:?}");
     assert!(findings[0].to_string().contains("dead letter topic \"dead\" may elect"), "{}", findings[0]);
@@ -131,7 +131,7 @@ fn unclean_elections_are_warned_of() {
 fn topics_without_an_id_are_refused() {
     let unnamed = |topic: &mut TopicDescription| topic.id = TopicId::default();
     for (name, of) in [
-        ("input topic \"in\"", (|facts| &mut facts.input) as fn(&mut Facts) -> &mut Named),
+        ("input topic \"in\"", (|facts| &mut facts.input) as fn(&mut Facts) -> &mut NamedTopic),
         ("changelog topic \"log\"", |facts| &mut facts.changelog),
     ] {
         says(Refused, &[name, "no id", "Kafka 2.8"], |_, facts| change(of(facts), unnamed));
@@ -150,14 +150,14 @@ fn sound_topics_lead_to_no_finding() {
 #[test]
 fn missing_topics_are_refused_or_created() {
     says(Refused, &["input topic \"in\" does not exist", "input.topics"], |_, facts| {
-        facts.input.seen = Seen::Missing;
+        facts.input.state = TopicState::Missing;
         facts.committed = Ok(Vec::new());
     });
     says(Refused, &["topic \"out\" does not exist", "3 partitions", "topics.create: all"], |_, facts| {
-        out(facts).seen = Seen::Missing;
+        out(facts).state = TopicState::Missing;
     });
     says(Note, &["changelog topic \"log\" does not exist", "creates it with 3"], |_, facts| {
-        facts.changelog.seen = Seen::Missing;
+        facts.changelog.state = TopicState::Missing;
     });
 }
 
@@ -169,17 +169,17 @@ fn lost_changelog_is_not_created_again() {
     let metadata = OffsetMetadata { token, digest, owner: None }.to_string();
     let words = ["topic \"log\" does not exist", "\"ratchet.t\" has committed", "for 1 of 3 partitions"];
     says(Refused, &[&words[..], &ways_out].concat(), |_, facts| {
-        facts.changelog.seen = Seen::Missing;
+        facts.changelog.state = TopicState::Missing;
         facts.committed = Ok(vec![None, Some(CommittedOffset { offset: 7, metadata: metadata.clone() }), None]);
     });
     let words = ["topic \"log\" does not exist", "/state/slot-0/t/in-1 (up to offset 7)"];
     says(Refused, &[&words[..], &ways_out].concat(), |_, facts| {
-        facts.changelog.seen = Seen::Missing;
+        facts.changelog.state = TopicState::Missing;
         facts.stores = vec!["/state/slot-0/t/in-1 (up to offset 7)".to_owned()];
     });
-    // Set by the creator of the group: nothing was processed.
+    // The offset was set by the group's creator: nothing was processed.
     says(Note, &["creates it with 3"], |_, facts| {
-        facts.changelog.seen = Seen::Missing;
+        facts.changelog.state = TopicState::Missing;
         facts.committed = Ok(vec![None, Some(CommittedOffset { offset: 7, metadata: String::new() }), None]);
     });
 }
@@ -188,14 +188,15 @@ fn lost_changelog_is_not_created_again() {
 fn missing_topic_is_requested_with_the_inputs_partition_count() {
     let (topology, settings) = (topology(), settings());
     let helps = |facts: &Facts| judged(&topology, facts).into_iter().map(|finding| finding.help).collect::<Vec<_>>();
-    let mut facts = Facts { output: Some(Named { name: "out".to_owned(), seen: Seen::Missing }), ..sound() };
+    let mut facts =
+        Facts { output: Some(NamedTopic { name: "out".to_owned(), state: TopicState::Missing }), ..sound() };
     change(&mut facts.input, |input| input.partition_count = 1);
     change(&mut facts.changelog, |changelog| changelog.partition_count = 1);
     facts.committed = Ok(vec![None]);
     assert_eq!(helps(&facts), ["create it with 1 partition, or let ratchet create it (topics.create: all)"]);
-    // If the input does not exist, nobody knows how many it will have.
-    facts.input.seen = Seen::Missing;
-    facts.changelog.seen = Seen::Missing;
+    // If the input does not exist, its partition count is not known.
+    facts.input.state = TopicState::Missing;
+    facts.changelog.state = TopicState::Missing;
     let expected = [
         "create it, or name another in input.topics",
         "create it with as many partitions as the input, or let ratchet create it (topics.create: all)",
@@ -213,14 +214,14 @@ fn withheld_topics_name_the_right_to_grant() {
         says(Refused, &[noun, "cannot be seen: no", "DescribeConfigs"], |_, facts| {
             let output = facts.output.as_mut().unwrap();
             let named = [&mut facts.input, output, &mut facts.changelog];
-            named.into_iter().nth(index).unwrap().seen = Seen::Withheld { words: "no".to_owned(), denied: None };
+            named.into_iter().nth(index).unwrap().state = TopicState::Withheld { words: "no".to_owned(), denied: None };
         });
     }
-    let denied = |denied| Seen::Withheld { words: "no".to_owned(), denied: Some(denied) };
-    says(Refused, &["grant DescribeConfigs on topic in,"], |_, facts| facts.input.seen = denied(Denied::Settings));
-    says(Refused, &["grant Read on topic in,"], |_, facts| facts.input.seen = denied(Denied::Topic));
-    says(Refused, &["grant Write on topic out,"], |_, facts| out(facts).seen = denied(Denied::Topic));
-    says(Refused, &["grant Read and Write on topic log,"], |_, facts| facts.changelog.seen = denied(Denied::Topic));
+    let denied = |denied| TopicState::Withheld { words: "no".to_owned(), denied: Some(denied) };
+    says(Refused, &["grant DescribeConfigs on topic in,"], |_, facts| facts.input.state = denied(Denied::Settings));
+    says(Refused, &["grant Read on topic in,"], |_, facts| facts.input.state = denied(Denied::Topic));
+    says(Refused, &["grant Write on topic out,"], |_, facts| out(facts).state = denied(Denied::Topic));
+    says(Refused, &["grant Read and Write on topic log,"], |_, facts| facts.changelog.state = denied(Denied::Topic));
     says(Refused, &["what \"ratchet.t\" has committed", "no"], |_, facts| facts.committed = Err("no".to_owned()));
 }
 
@@ -284,7 +285,7 @@ fn retention_below_twice_the_inputs_is_warned_of() {
             change(&mut facts.input, |input| input.retention_ms = days * DAY_MS);
         });
     }
-    // Seven days are half of it, as `sound` has them.
+    // The seven days in `sound` are half of the retention.
     assert_eq!(judged(&topology(), &sound()), []);
 }
 
@@ -308,7 +309,7 @@ fn topics_that_stamp_records_are_warned_of() {
     });
     let mut facts = sound();
     change(&mut facts.input, |input| input.stamps = true);
-    assert_eq!(judged(&topology(), &facts), [], "nothing reads it");
+    assert_eq!(judged(&topology(), &facts), [], "no rule reads the timestamp");
 }
 
 #[test]
@@ -332,11 +333,11 @@ fn smaller_batch_limits_are_warned_of() {
     });
     let (topology, settings) = (topology(), settings());
     let judge = judge(&topology, &settings);
-    let [finding] = &judge.side_topic(Role::DeadLetter, &there("dead", topic()), Some(3), 1_000_001)[..] else {
+    let [finding] = &judge.side_topic(Role::DeadLetter, &existing("dead", topic()), Some(3), 1_000_001)[..] else {
         panic!()
     };
     assert!(finding.severity == Warning && finding.message.contains("stops its task"), "{finding}");
-    assert_eq!(judge.side_topic(Role::DeadLetter, &there("dead", topic()), Some(3), 1_000_000), []);
+    assert_eq!(judge.side_topic(Role::DeadLetter, &existing("dead", topic()), Some(3), 1_000_000), []);
 }
 
 #[test]
@@ -372,7 +373,7 @@ fn missing_rights_to_topics_are_refused() {
     let (topology, settings) = (topology(), settings());
     let judge = judge(&topology, &settings);
     for role in [Role::DeadLetter, Role::Audit] {
-        let named = there("aside", TopicDescription { rights: no_write, ..topic() });
+        let named = existing("aside", TopicDescription { rights: no_write, ..topic() });
         let [finding] = &judge.side_topic(role, &named, Some(3), 0)[..] else { panic!() };
         assert!(finding.is_refused() && finding.message.contains(role.noun()), "{finding}");
     }
@@ -415,11 +416,11 @@ fn foreign_offsets_in_the_group_are_refused() {
 fn only_unknown_topics_are_marked_as_missing() {
     let (topology, settings) = (topology(), settings());
     let mut facts = sound();
-    facts.input.seen = Seen::Missing;
+    facts.input.state = TopicState::Missing;
     let of = |facts: &Facts| judge(&topology, &settings).input(facts).into_iter().filter(Finding::is_refused).collect();
     let found: Vec<Finding> = of(&facts);
     assert!(found.iter().all(|finding| finding.is_missing) && !found.is_empty(), "{found:?}");
-    out(&mut facts).seen = Seen::Withheld { words: "no".to_owned(), denied: None };
+    out(&mut facts).state = TopicState::Withheld { words: "no".to_owned(), denied: None };
     let found: Vec<Finding> = of(&facts);
     assert!(found.iter().any(|finding| finding.is_missing) && !found.iter().all(|finding| finding.is_missing));
 }

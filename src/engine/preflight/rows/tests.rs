@@ -1,21 +1,21 @@
-//! Goal: what a run would refuse of a sink's rows is found without it, and nothing else is.
+//! Goal: the check finds exactly the rows of a sink that a run would refuse.
 
 use super::*;
 use crate::cluster::CommittedOffset;
-use crate::effect::Mark;
-use crate::engine::preflight::facts::Seen;
+use crate::effect::RowMark;
+use crate::engine::preflight::facts::TopicState;
 use crate::engine::preflight::finding::Severity;
 use crate::engine::preflight::judge::tests::{sound, topic};
 use crate::format::Token;
 
-/// The changelog's id, and the input's.
+/// The id of the changelog and of the input.
 const ID: [u8; 16] = [1; 16];
 
 fn token(transaction: u64) -> Token {
     Token { lane: 9, transaction, changelog_id: ID, partition: 0 }
 }
 
-/// What belongs to an input of one partition, of which the group has committed this transaction.
+/// The facts about an input of one partition, for which the group has committed this transaction.
 fn facts(committed: Option<u64>) -> Facts {
     let text =
         |transaction| OffsetMetadata { token: token(transaction), digest: "d".to_owned(), owner: None }.to_string();
@@ -26,7 +26,7 @@ fn facts(committed: Option<u64>) -> Facts {
 fn row(transaction: u64) -> (RowKey, Row) {
     let key = RowKey { topology: "t".into(), topic: "in".into(), topic_id: ID, partition: 0 };
     let former = transaction.checked_sub(1).filter(|former| *former > 0).map(token);
-    let mark = Mark { epoch: 3, token: Some(token(transaction)) };
+    let mark = RowMark { epoch: 3, token: Some(token(transaction)) };
     (key, Row { mark, former, redo: Some(Vec::new()), next: 7 })
 }
 
@@ -39,17 +39,17 @@ fn only(facts: &Facts, rows: &[(RowKey, Row)]) -> (Severity, String) {
 }
 
 #[test]
-fn row_that_is_as_far_is_fine() {
+fn row_that_matches_the_group_leads_to_no_finding() {
     for (committed, rows) in [
         (Some(4), vec![row(4)]),
-        // A group that is reset says nothing, nor does one that has never committed.
+        // A group that was reset, or has never committed, leads to no finding.
         (None, vec![row(4)]),
         (None, vec![]),
     ] {
         assert_eq!(findings(&[facts(committed)], &rows, &[]), [], "{committed:?} {rows:?}");
     }
     let unseen = Facts {
-        input: crate::engine::preflight::facts::Named { name: "in".to_owned(), seen: Seen::Missing },
+        input: crate::engine::preflight::facts::NamedTopic { name: "in".to_owned(), state: TopicState::Missing },
         ..facts(Some(4))
     };
     assert_eq!(findings(&[unseen], &[row(1)], &[]), []);
@@ -62,7 +62,7 @@ fn row_that_is_one_ahead_is_noted() {
 }
 
 #[test]
-fn database_that_lacks_what_kafka_has_is_refused() {
+fn database_that_lacks_transactions_in_kafka_is_refused() {
     let (severity, message) = only(&facts(Some(4)), &[row(3)]);
     assert!(
         severity == Severity::Refused && message.contains("is behind Kafka for 1 partition of \"in\""),
@@ -79,7 +79,7 @@ fn row_that_seems_to_be_further_ahead_is_a_warning() {
 }
 
 #[test]
-fn row_of_another_changelog_is_refused_and_of_another_topic_warned_of() {
+fn row_of_another_changelog_is_refused_and_row_of_another_topic_leads_to_a_warning() {
     let mut other = row(4);
     other.1.mark.token = Some(Token { changelog_id: [2; 16], ..token(4) });
     let (severity, message) = only(&facts(None), &[other]);
@@ -88,12 +88,12 @@ fn row_of_another_changelog_is_refused_and_of_another_topic_warned_of() {
     other.0.topic_id = [2; 16];
     let (severity, message) = only(&facts(None), std::slice::from_ref(&other));
     assert!(severity == Severity::Warning && message.contains("id 0202"), "{message}");
-    // The topic was recreated once, and what there is now has rows of its own.
+    // The topic was recreated once, and the new topic has rows of its own.
     assert_eq!(findings(&[facts(Some(4))], &[other, row(4)], &[]), []);
 }
 
 #[test]
-fn nothing_is_said_of_what_an_instance_is_at() {
+fn rows_that_an_instance_is_changing_lead_to_no_finding() {
     assert_eq!(findings(&[facts(Some(9))], &[], &[row(4).0]), []);
-    assert_eq!(sound().input.there().map(|input| input.id.0), Some(topic().id.0));
+    assert_eq!(sound().input.description().map(|input| input.id.0), Some(topic().id.0));
 }

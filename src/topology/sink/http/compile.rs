@@ -1,7 +1,7 @@
 //! Checks a sink that calls over HTTP: the request. Its terms are checked by `terms`.
 
 use crate::dedup::Format;
-use crate::effect::call::{Codes, Named};
+use crate::effect::call::{OverrideClass, StatusCodes};
 use crate::topology::Input;
 use crate::topology::sink::Http;
 use crate::topology::sink::http::address::{Address, Problem};
@@ -44,8 +44,8 @@ impl Compiler<'_> {
         self.check_headers(http);
         self.check_body(http);
         self.check_terms(&http.terms);
-        let named = |(codes, _): &(Placed<Codes>, _)| (codes.value, codes.place);
-        let codes: Vec<(Codes, Place)> = http.answers.iter().map(named).collect();
+        let named = |(codes, _): &(Placed<StatusCodes>, _)| (codes.value, codes.place);
+        let codes: Vec<(StatusCodes, Place)> = http.answers.iter().map(named).collect();
         for (number, (code, place)) in codes.iter().enumerate() {
             if codes[..number].iter().any(|(known, _)| known == code) {
                 let message = format!("`sink.http.answers` names {code} twice");
@@ -176,7 +176,7 @@ impl Compiler<'_> {
 }
 
 /// What answers mean otherwise.
-fn named(spec: &HttpSpec) -> Vec<(Codes, Named)> {
+fn named(spec: &HttpSpec) -> Vec<(StatusCodes, OverrideClass)> {
     spec.answers.iter().map(|(codes, named)| (codes.value, *named)).collect()
 }
 

@@ -1,6 +1,6 @@
 //! `sink.http`: the request that a record makes, and what becomes of it.
 
-use crate::effect::call::{Codes, Named};
+use crate::effect::call::{OverrideClass, StatusCodes};
 use crate::topology::keys;
 use crate::topology::sink::http::template::Template;
 use crate::topology::sink::http::{Body, Json, Method};
@@ -22,7 +22,7 @@ pub struct HttpSpec {
     pub body: Option<Placed<Body>>,
     /// The key's header.
     pub key_header: Option<Placed<Text>>,
-    pub answers: Vec<(Placed<Codes>, Named)>,
+    pub answers: Vec<(Placed<StatusCodes>, OverrideClass)>,
     pub terms: TermsSpec,
 }
 
@@ -162,18 +162,18 @@ impl SpecReader<'_, '_> {
         }
     }
 
-    fn named_answers(&mut self, field: &Field<'_>) -> Vec<(Placed<Codes>, Named)> {
+    fn named_answers(&mut self, field: &Field<'_>) -> Vec<(Placed<StatusCodes>, OverrideClass)> {
         let entries = self.mapping_entries(field);
         let named = |entry: &Entry| {
             let place = entry.key_place;
-            let codes = Codes::parse(&entry.key);
+            let codes = StatusCodes::parse(&entry.key);
             if codes.is_none() {
                 let message = format!("`{}` names codes, such as 404, or a hundred of them, such as 5xx", field.name);
                 let help = "write e.g. `answers: {404: done, 5xx: again}`";
                 self.reader.mistake(place, message, format!("`{}` is neither", entry.key), help);
             }
             let inner = Field { name: format!("{}.{}", field.name, entry.key), ..field.item(&entry.node) };
-            let word = self.reader.choice(&inner, &choices(Named::ALL, Named::as_str))?;
+            let word = self.reader.choice(&inner, &choices(OverrideClass::ALL, OverrideClass::as_str))?;
             Some((Placed { value: codes?, place }, word.value))
         };
         entries.iter().filter_map(named).collect()

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::dedup::{Action, Retention};
-use crate::effect::call::{Answers, Codes, Jitter, KeyWindow, Named, OnInDoubt, OnUnavailable, Policy, Reserve, Retry};
+use crate::effect::call::{
+    Answers, Jitter, KeyWindow, OnInDoubt, OnUnavailable, OverrideClass, Policy, Reserve, Retry, StatusCodes,
+};
 use crate::topology::Input;
 use crate::topology::sink::Terms;
 use crate::topology::sink::terms::spec::{RetrySpec, TermsSpec};
@@ -138,7 +140,7 @@ impl Compiler<'_> {
     pub fn terms(
         &mut self,
         spec: &TermsSpec,
-        answers: Vec<(Codes, Named)>,
+        answers: Vec<(StatusCodes, OverrideClass)>,
         topics: &Written,
         input: Option<&Input>,
     ) -> Option<Terms> {

@@ -1,11 +1,12 @@
-//! What ratchet needs of brokers, and what it can do without: a table of requests, and the judgement of what brokers
-//! offer.
+//! The requests that ratchet needs from brokers, those it can do without, and the judgement of the versions that
+//! brokers offer.
 //!
-//! Membership, administration and takeovers are librdkafka's on either data path, so its versions are needed in any case.
+//! librdkafka does membership, administration and takeovers on either data path, so its versions are always needed.
 //!
-//! Invariant: a request is offered only if all brokers that have answered offer it: any of them may lead, or coordinate.
+//! Invariant: a request counts as offered only if all brokers that responded offer it: any of them may become a leader
+//! or a coordinator.
 //!
-//! **Failure**: none. A missing request is named with the broker that does not offer it; the reason is not known.
+//! **Failure**: none. A missing request is reported with the broker that does not offer it, without a reason.
 
 use std::ops::RangeInclusive;
 
@@ -16,13 +17,13 @@ use super::wire::connection::Versions;
 use super::wire::messages::{fetch, produce};
 use crate::cluster::{Abilities, Without};
 
-/// A request, the versions of it that do, and what they are for.
+/// A request that ratchet needs, the versions that are sufficient, and what the request is for.
 struct Need {
     name: &'static str,
     key: i16,
-    /// The versions that librdkafka speaks and that say what is needed.
+    /// The sufficient versions that librdkafka supports.
     librdkafka: RangeInclusive<i16>,
-    /// Those of the wire, where it makes the request itself.
+    /// The sufficient versions that the wire supports, if it sends the request itself.
     wire: Option<RangeInclusive<i16>>,
     purpose: Purpose,
 }
@@ -43,7 +44,7 @@ enum Purpose {
 impl Purpose {
     const fn words(self) -> &'static str {
         match self {
-            Self::TopicIds => "ids of topics, by which a topic is noticed that was created anew",
+            Self::TopicIds => "topic ids, which reveal that a topic was recreated",
             Self::Topics => "the settings of topics",
             Self::Reading => "reading",
             Self::Writing => "writing",
@@ -66,44 +67,50 @@ const fn need(
 }
 
 /// Metadata names topics' ids from this version on.
-const IDS_FROM: i16 = 10;
+const TOPIC_IDS_VERSION: i16 = 10;
 
-/// All that is needed. Without one of these a lane would wait for ever, or promise what it does not keep.
+/// All requests that are needed. Without one of them, a lane would wait for ever or break a guarantee.
 const NEEDS: &[Need] = &[
-    need("Metadata", METADATA, IDS_FROM..=13, Some(IDS_FROM..=*METADATA_VERSIONS.end()), Purpose::TopicIds),
+    need(
+        "Metadata",
+        METADATA,
+        TOPIC_IDS_VERSION..=13,
+        Some(TOPIC_IDS_VERSION..=*METADATA_VERSIONS.end()),
+        Purpose::TopicIds,
+    ),
     need("DescribeConfigs", 32, 0..=1, None, Purpose::Topics),
     need("Fetch", fetch::API_KEY, 4..=16, Some(fetch::VERSION..=fetch::VERSION), Purpose::Reading),
-    // Up to the last stable offset from version 2 on.
+    // Since version 2 it can return the last stable offset.
     need("ListOffsets", 2, 2..=7, None, Purpose::Reading),
     need("Produce", produce::API_KEY, 3..=10, Some(produce::VERSIONS), Purpose::Writing),
-    // Of transactional ids from version 1 on.
+    // Since version 1 it can look up the coordinator of a transactional id.
     need("FindCoordinator", 10, 1..=2, Some(1..=3), Purpose::Group),
     need("JoinGroup", 11, 0..=5, None, Purpose::Group),
     need("SyncGroup", 14, 0..=3, None, Purpose::Group),
     need("Heartbeat", 12, 0..=3, None, Purpose::Group),
     need("LeaveGroup", 13, 0..=1, None, Purpose::Group),
-    // Version 7 added the flag that asks for stable offsets alone (KIP-447).
+    // Version 7 added the flag that requests stable offsets only (KIP-447).
     need("OffsetFetch", 9, 7..=9, None, Purpose::Stable),
     // Version 3 lets a producer raise its epoch (KIP-360); librdkafka gets a new id instead.
     need("InitProducerId", 22, 0..=4, Some(3..=4), Purpose::Transactions),
     need("AddPartitionsToTxn", 24, 0..=0, Some(0..=3), Purpose::Transactions),
     need("AddOffsetsToTxn", 25, 0..=0, Some(0..=3), Purpose::Transactions),
     need("EndTxn", 26, 0..=1, Some(0..=4), Purpose::Transactions),
-    // The generation is part of it from version 3 on (KIP-447).
+    // Since version 3 it contains the group's generation (KIP-447).
     need("TxnOffsetCommit", 28, 3..=3, Some(3..=4), Purpose::Fenced),
 ];
 
-/// On the wire, and by librdkafka.
+/// The request that compares leader epochs: its versions on the wire, and in librdkafka.
 const LEADER_EPOCHS: [(i16, RangeInclusive<i16>); 2] = [(23, 2..=4), (23, 2..=2)];
 const LATEST_TIME: (i16, RangeInclusive<i16>) = (2, 7..=7);
 const DESCRIBE_GROUPS: (i16, RangeInclusive<i16>) = (15, 0..=4);
 const CREATE_TOPICS: (i16, RangeInclusive<i16>) = (19, 0..=4);
 const END_TXN_V2: (i16, RangeInclusive<i16>) = (26, 5..=5);
 
-/// What the brokers offer, and who reads and writes with them.
+/// What the brokers are able to do, and which client reads and writes with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Judgement {
-    /// The value for others.
+    /// The part that is reported outside of this module.
     pub abilities: Abilities,
     /// Whether lanes are on the wire.
     pub is_on_the_wire: bool,
@@ -113,34 +120,35 @@ pub(super) struct Judgement {
     pub describes_groups: bool,
 }
 
-/// Judges what brokers offer. Lanes would be on the wire as far as properties go, or not, by this setting.
+/// Judges the versions that brokers offer. `path` is the configured data path; `allows_wire` says whether the
+/// properties allow the wire.
 pub(super) fn judge(offers: &Offers, path: DataPath, allows_wire: bool) -> Judgement {
     let may_use_wire = allows_wire && path != DataPath::Librdkafka;
-    let of_wire = lacking(offers, true);
-    let is_on_the_wire = may_use_wire && (path == DataPath::Wire || of_wire.is_empty());
-    let of_librdkafka = lacking(offers, false);
-    let mut lacking = if is_on_the_wire { of_wire.clone() } else { of_librdkafka.clone() };
-    if !lacking.is_empty() && is_on_the_wire && of_librdkafka.is_empty() {
+    let wire_lacks = lacking_requests(offers, true);
+    let is_on_the_wire = may_use_wire && (path == DataPath::Wire || wire_lacks.is_empty());
+    let librdkafka_lacks = lacking_requests(offers, false);
+    let mut lacking = if is_on_the_wire { wire_lacks.clone() } else { librdkafka_lacks.clone() };
+    if !lacking.is_empty() && is_on_the_wire && librdkafka_lacks.is_empty() {
         let last = lacking.len() - 1;
         lacking[last].push_str("; with `data_path: auto`, librdkafka would read and write");
     }
     let data_path = match (is_on_the_wire, may_use_wire) {
         (true, _) => "on the wire".to_owned(),
-        (false, true) => format!("by librdkafka, since {}", of_wire.join("; ")),
+        (false, true) => format!("by librdkafka, since {}", wire_lacks.join("; ")),
         (false, false) => "by librdkafka".to_owned(),
     };
     let [on_wire, by_librdkafka] = &LEADER_EPOCHS;
     let leader_epochs = if is_on_the_wire { on_wire } else { by_librdkafka };
-    let (tells_time, describes_groups) = (does(offers, &LATEST_TIME), does(offers, &DESCRIBE_GROUPS));
-    let has_v2 = does(offers, &END_TXN_V2)
+    let (tells_time, describes_groups) = (all_support(offers, &LATEST_TIME), all_support(offers, &DESCRIBE_GROUPS));
+    let has_v2 = all_support(offers, &END_TXN_V2)
         && offers.all.iter().all(|offer| offer.versions.feature("transaction.version").is_some_and(|level| level >= 2));
     let can = [
         (true, "transactions"),
         (has_v2, "transactions of the second version"),
-        (does(offers, leader_epochs), "leader epochs"),
+        (all_support(offers, leader_epochs), "leader epochs"),
         (tells_time, "latest timestamps"),
         (describes_groups, "descriptions of groups"),
-        (does(offers, &CREATE_TOPICS), "creation of topics"),
+        (all_support(offers, &CREATE_TOPICS), "creation of topics"),
     ];
     let can = can.into_iter().filter(|(does, _)| *does && lacking.is_empty()).map(|(_, what)| what).collect();
     let abilities = Abilities {
@@ -154,7 +162,8 @@ pub(super) fn judge(offers: &Offers, path: DataPath, allows_wire: bool) -> Judge
     Judgement { abilities, is_on_the_wire, tells_time, describes_groups }
 }
 
-/// What is done without. Leader epochs are compared by this request.
+/// The missing requests that ratchet can do without, each with the consequence. `leader_epochs` is the request that
+/// compares leader epochs.
 fn without(offers: &Offers, leader_epochs: &(i16, RangeInclusive<i16>)) -> Vec<Without> {
     let all = [
         (
@@ -168,18 +177,18 @@ fn without(offers: &Offers, leader_epochs: &(i16, RangeInclusive<i16>)) -> Vec<W
             "DescribeGroups",
             "the rights to a group and its members are not known before a lane joins it",
         ),
-        (&CREATE_TOPICS, "CreateTopics", "topics that are missing have to be created by hand"),
+        (&CREATE_TOPICS, "CreateTopics", "missing topics have to be created manually"),
     ];
-    let missing = all.into_iter().filter(|(wanted, ..)| !does(offers, wanted));
+    let missing = all.into_iter().filter(|(wanted, ..)| !all_support(offers, wanted));
     missing.map(|(wanted, what, so)| Without { what: missing_at(offers, wanted, what), so }).collect()
 }
 
-/// What all brokers have to offer and some do not, one text for each purpose.
-fn lacking(offers: &Offers, on_the_wire: bool) -> Vec<String> {
+/// The needed requests that some broker does not offer, one text for each broker and purpose.
+fn lacking_requests(offers: &Offers, on_the_wire: bool) -> Vec<String> {
     let mut found: Vec<(Purpose, &str, Vec<String>)> = Vec::new();
     for need in NEEDS {
         let of_wire = need.wire.as_ref().filter(|_| on_the_wire);
-        // Where both make the request, both have to find a version.
+        // If both the wire and librdkafka send the request, each needs a version.
         for range in of_wire.into_iter().chain([&need.librdkafka]) {
             let Some(offer) = offers.all.iter().find(|offer| offer.versions.pick(need.key, range.clone()).is_none())
             else {
@@ -199,11 +208,11 @@ fn lacking(offers: &Offers, on_the_wire: bool) -> Vec<String> {
     found.into_iter().map(words).collect()
 }
 
-fn does(offers: &Offers, (key, range): &(i16, RangeInclusive<i16>)) -> bool {
+fn all_support(offers: &Offers, (key, range): &(i16, RangeInclusive<i16>)) -> bool {
     offers.all.iter().all(|offer| offer.versions.pick(*key, range.clone()).is_some())
 }
 
-/// The first broker that does not offer it.
+/// A text about the first broker that does not offer the request `what`.
 fn missing_at(offers: &Offers, (key, range): &(i16, RangeInclusive<i16>), what: &str) -> String {
     let lacks = |offer: &&Offer| offer.versions.pick(*key, range.clone()).is_none();
     let Some(offer) = offers.all.iter().find(lacks) else { return what.to_owned() };
@@ -211,9 +220,9 @@ fn missing_at(offers: &Offers, (key, range): &(i16, RangeInclusive<i16>), what: 
     format!("the broker at {} lacks {what} ({offered}, {} wanted)", offer.broker, versions(range))
 }
 
-/// What a broker offers of a request.
+/// The versions of a request that a broker offers, as text.
 fn offered(offers: &Versions, key: i16) -> String {
-    offers.of(key).map_or_else(|| "not offered".to_owned(), |range| format!("{} offered", versions(&range)))
+    offers.range_of(key).map_or_else(|| "not offered".to_owned(), |range| format!("{} offered", versions(&range)))
 }
 
 fn versions(range: &RangeInclusive<i16>) -> String {

@@ -11,8 +11,8 @@ use super::errors::{Code, Failure};
 use super::native::{self, ANSWER_DEADLINE, Client, Group, c_string, create_or_validate, describe_group, settings};
 use crate::cluster::{Denied, Detail, Error, ErrorKind, NewTopic, TopicDescription};
 
-/// How long to wait for a coordinator at first: while the internal topic for group offsets is being created, librdkafka
-/// waits for ever. The next client gets twice as long, and so on, [`ANSWER_DEADLINE`] in all.
+/// How long the first client waits for a coordinator: while the internal topic for group offsets is being created,
+/// librdkafka waits for ever. Each further client waits twice as long, up to [`ANSWER_DEADLINE`] in all.
 const COORDINATOR_ANSWER: Duration = Duration::from_secs(2);
 /// Pause between two queries to a coordinator.
 const COORDINATOR_PAUSE: Duration = Duration::from_millis(100);
@@ -35,8 +35,8 @@ const SETTINGS: [&str; 10] = [
     "unclean.leader.election.enable",
 ];
 
-/// Describes `group`, using a client from `make` for each attempt. A client that may not describe it has no rights at
-/// all.
+/// Describes `group`, using a new client from `make` for each attempt. A client that is not allowed to describe the
+/// group has no rights to it at all.
 pub(super) fn group(make: impl Fn() -> Result<Arc<Client>, Error>, group: &str) -> Result<Group, Error> {
     let deadline = Instant::now() + ANSWER_DEADLINE;
     let mut wait = COORDINATOR_ANSWER;
@@ -53,7 +53,7 @@ pub(super) fn group(make: impl Fn() -> Result<Arc<Client>, Error>, group: &str) 
     }
 }
 
-/// Describes `topic`; `None` if there is no such topic.
+/// Describes `topic`; `None` if it does not exist.
 pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<TopicDescription>, Error> {
     let what = || format!("describing the topic {topic}");
     let unseen = |failure: Failure| {
@@ -78,7 +78,7 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
     let value_of =
         |name: &str| SETTINGS.iter().position(|known| *known == name).map_or("", |index| found[index].as_str());
     let number = |name: &str, absent: Option<i64>| match (value_of(name), absent) {
-        // Brokers too old to know this setting.
+        // Older brokers do not know this setting.
         ("", Some(absent)) => Ok(absent),
         (text, _) => text.parse().map_err(|_| {
             let what = what();

@@ -1,7 +1,7 @@
-//! Writes a record outside of any transaction, with an idempotent producer of its own: sent again after a lost response,
-//! it is still written once.
+//! Writes a record outside of any transaction, with an idempotent producer of its own: a record that is sent again
+//! after a lost response is still written once.
 //!
-//! **Failure**: a record that is refused is certain not to be there; after any other error it may be
+//! **Failure**: a refused record is certainly not written; after any other error it may have been written
 //! ([`ErrorKind::Unknown`]).
 
 use std::sync::Arc;
@@ -10,24 +10,26 @@ use std::time::{Duration, Instant};
 use super::native::{Client, Listener, Topic, c_string};
 use super::properties::Properties;
 use super::send::Patience;
-use super::threads::{Caller, Reports};
+use super::threads::{CallThread, Reports};
 use crate::cluster::{Error, ErrorKind, Message, Ticket};
 
-/// How much longer than a delivery may take its report is waited for.
+/// How long to wait for a delivery report after the delivery timeout.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long one look for the report waits.
-const LOOK: Duration = Duration::from_millis(5);
+/// How long one check for the report waits.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Writes a record, and returns its offset.
 pub(super) fn append(properties: &Properties, message: &Message<'_>) -> Result<i64, Error> {
     let delivery_timeout = Duration::from_millis(properties.delivery_timeout_ms()?);
     let reports = Arc::new(Reports::default());
     let (delivered, broke) = (Arc::clone(&reports), Arc::clone(&reports));
-    let listener =
-        Listener::new(move |opaque, offset| delivered.delivered(opaque, offset), move || broke.broke(Instant::now()));
+    let listener = Listener::new(
+        move |opaque, offset| delivered.delivered(opaque, offset),
+        move || broke.note_broken_connection(Instant::now()),
+    );
     let client = Client::with(properties, Some(listener))?;
-    // Its threads take the reports, and end with it.
-    let _caller = Caller::start(Arc::clone(&client), Arc::clone(&reports))?;
+    // The caller's threads receive the reports, and end when it is dropped.
+    let _call_thread = CallThread::start(Arc::clone(&client), Arc::clone(&reports))?;
     let topic = Topic::new(&client, &c_string(message.topic)?).map_err(|failure| failure.plain(message.topic))?;
     let mut patience = Patience::new(delivery_timeout);
     while let Some(failure) = topic.produce(Reports::opaque(Ticket { number: 0, report: true }), message) {
@@ -44,10 +46,10 @@ pub(super) fn append(properties: &Properties, message: &Message<'_>) -> Result<i
             return Err(Error::new(kind, format!("{what}: {}", failure.message)));
         }
         if Instant::now() >= deadline {
-            // A login that is refused is never answered otherwise.
-            let trouble = reports.take_trouble().map_or("no answer".to_owned(), |failure| failure.to_string());
+            // A refused login is the only other sign of why no report came.
+            let trouble = reports.take_trouble().map_or("no response".to_owned(), |failure| failure.to_string());
             return Err(Error::new(ErrorKind::Unknown, format!("{what}: {trouble}")));
         }
-        client.flush(LOOK);
+        client.flush(CHECK_INTERVAL);
     }
 }

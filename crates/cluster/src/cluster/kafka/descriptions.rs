@@ -20,10 +20,10 @@ pub fn name(code: Code) -> String {
     unsafe { CStr::from_ptr(rd::rd_kafka_err2name(code)) }.to_string_lossy().into_owned()
 }
 
-/// The description of an error code that a broker sends; `None` for success, and for a code that librdkafka does not know.
+/// librdkafka's description of an error code that a broker sends; `None` for success, and for an unknown code.
 pub fn of_broker(code: i16) -> Option<String> {
     let code = Code::try_from(i32::from(code)).ok()?;
-    // The last one only marks the end of the others.
+    // `END_ALL` only marks the end of the enumeration.
     let is_error = !matches!(code, Code::RD_KAFKA_RESP_ERR_NO_ERROR | Code::RD_KAFKA_RESP_ERR_END_ALL);
     is_error.then(|| describe(code))
 }

@@ -1,8 +1,8 @@
 //! What librdkafka's errors mean to a lane.
 //!
 //! For a transactional error, librdkafka says whether it is retriable, whether the transaction must be
-//! aborted, and whether the producer is lost; for everything else there is only a code. This module is
-//! the one place where those become a [`ErrorKind`].
+//! aborted, and whether the producer is lost; any other error has only a code. Only this module turns
+//! librdkafka's errors into an [`ErrorKind`].
 //!
 //! **Failure**: an error without further information is [`ErrorKind::Unknown`] in a transactional call and
 //! [`ErrorKind::Retry`] elsewhere, where a retry does no harm.
@@ -37,7 +37,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// The failure for a bare code; `None` if it is not an error.
+    /// The failure for a code without a message; `None` if the code is not an error.
     pub fn of(code: Code) -> Option<Self> {
         (code != Code::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| Self::new(code, describe(code)))
     }
@@ -48,14 +48,14 @@ impl Failure {
         Self { code, message: message.into(), fatal, retriable: false, requires_abort: false }
     }
 
-    /// Whether the partition no longer holds what was read from it: see [`super::epochs`]. librdkafka says so
-    /// only in the message.
+    /// Whether the partition no longer holds the records that were read from it: see [`super::epochs`]. librdkafka says
+    /// this only in the message.
     pub fn is_truncation(&self) -> bool {
         self.is_of_truncation() && !self.is_unknown_epoch()
     }
 
-    /// Whether the broker knows neither the epoch that it was asked for nor a later one. A leader knows its own, so this
-    /// broker was replaced and does not know it yet, or the whole cluster has gone back in time. See
+    /// Whether the broker knows neither the requested epoch nor a later one. A leader knows its own epoch, so this
+    /// broker was replaced and has not learnt of it yet, or the whole cluster was restored from an earlier state. See
     /// `LeaderEpochFileCache.endOffsetFor` of Kafka.
     pub fn is_unknown_epoch(&self) -> bool {
         self.is_of_truncation() && self.message.contains("broker end offset is -1 (")
@@ -77,8 +77,8 @@ impl Failure {
         error.with(self.detail())
     }
 
-    /// The error of a transactional call. `late` is the kind for a call that may be repeated but whose
-    /// time is up.
+    /// The error of a transactional call. `late` is the kind for a call that could be repeated if its deadline had not
+    /// passed.
     pub fn transactional(&self, what: impl fmt::Display, late: ErrorKind) -> Error {
         let kind = match self.code {
             code if is_authorization(code) || is_setting(code) => ErrorKind::Refused,
@@ -97,7 +97,7 @@ impl Failure {
             .with(self.detail().filter(|detail| *detail != Detail::Missing))
     }
 
-    /// What is known of the code beside its kind.
+    /// The detail that the code reveals besides the kind.
     pub fn detail(&self) -> Option<Detail> {
         match self.code {
             code if is_missing(code) => Some(Detail::Missing),
@@ -106,7 +106,8 @@ impl Failure {
         }
     }
 
-    /// What to grant, if the code alone says it. For a topic, it depends on what the topic is used for.
+    /// The right to grant, if the code alone determines it. For a topic, the right depends on what the topic is used
+    /// for.
     pub fn grant(&self) -> &'static str {
         rights::grant(of_broker(self.code))
     }
@@ -121,7 +122,7 @@ impl Failure {
         is_stale_membership(self.code)
     }
 
-    /// Whether a login failed: a password, a certificate.
+    /// Whether a login failed, because of a password or a certificate, say.
     pub fn is_login(&self) -> bool {
         matches!(
             self.code,
@@ -136,13 +137,13 @@ impl Failure {
         matches!(self.code, Code::RD_KAFKA_RESP_ERR__TIMED_OUT | Code::RD_KAFKA_RESP_ERR__TRANSPORT)
     }
 
-    /// Whether a record was purged with its transaction, and not because of itself.
+    /// Whether a record was purged with its transaction, and not because of the record itself.
     pub fn is_purged(&self) -> bool {
         matches!(self.code, Code::RD_KAFKA_RESP_ERR__PURGE_QUEUE | Code::RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
     }
 
-    /// Whether a record was rejected because another has taken its producer's place, or ended its transaction: a broker
-    /// that asks the coordinator (KIP-890) hears of that before it has the marker with the next epoch.
+    /// Whether a record was rejected because another producer has taken its producer's place, or ended its transaction:
+    /// a broker that asks the coordinator (KIP-890) learns of this before it has the marker with the next epoch.
     pub fn is_fencing(&self) -> bool {
         matches!(
             self.code,
@@ -162,7 +163,7 @@ impl Failure {
             .any(|code| self.message.contains(&describe(*code)))
     }
 
-    /// Whether the broker rejects the record or its batch as it is.
+    /// Whether the broker will always reject the record or its batch.
     pub fn refuses_record(&self) -> bool {
         matches!(
             self.code,
@@ -178,7 +179,7 @@ impl Failure {
 }
 
 impl Login {
-    /// Whether a failure is one that a person has to fix: a login that was accepted before is not.
+    /// Whether a person has to fix a failure: not if the login was accepted before.
     pub fn is_refused_by(&self, failure: &Failure) -> bool {
         failure.plain("").kind == ErrorKind::Refused && !(failure.is_login() && self.has_succeeded())
     }
@@ -210,7 +211,7 @@ fn of_broker(code: Code) -> i16 {
     i16::try_from(code as i32).unwrap_or(-1)
 }
 
-/// A right has to be granted, or a name or a password corrected.
+/// Whether a right has to be granted, or a name or a password corrected.
 fn is_authorization(code: Code) -> bool {
     let login = matches!(
         code,
@@ -223,7 +224,7 @@ fn is_authorization(code: Code) -> bool {
     login || rights::is_denial(of_broker(code))
 }
 
-/// A setting has to be corrected, here or on the cluster.
+/// Whether a setting has to be corrected, here or on the cluster.
 fn is_setting(code: Code) -> bool {
     matches!(
         code,
@@ -243,7 +244,7 @@ fn is_setting(code: Code) -> bool {
     )
 }
 
-/// There is no such topic or partition.
+/// Whether the topic or partition does not exist.
 fn is_missing(code: Code) -> bool {
     matches!(
         code,
@@ -253,7 +254,7 @@ fn is_missing(code: Code) -> bool {
     )
 }
 
-/// The membership used for a commit is out of date: the transaction has no effect.
+/// The codes for a commit whose membership is out of date: the transaction has no effect.
 pub(super) const STALE_MEMBERSHIPS: [Code; 4] = [
     Code::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION,
     Code::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID,

@@ -1,13 +1,13 @@
-//! Ends the transactions that dead owners left open, so that nobody has to wait for their timeout.
+//! Ends the transactions that dead owners left open, so that no takeover has to wait for their timeout.
 //!
-//! Initialising a transactional id aborts whatever is open under it. The broker does so within some 60 ms,
-//! and often responds half a second later: nobody waits for the response here; a takeover checks for the effect.
+//! Initialising a transactional id aborts the transaction that is open under it. The broker does so within some 60 ms,
+//! but often responds half a second later: a takeover does not wait for the response, but checks for the effect.
 //!
 //! Invariant: correctness never depends on this. A live owner that is fenced creates a new producer and
-//! restores; nothing else happens to it.
+//! restores its state, without any other effect.
 //!
-//! **Failure**: a failed fence is logged, and may be tried again; otherwise the transaction ends
-//! by its timeout.
+//! **Failure**: a failed fence is logged, and may be attempted again; otherwise the transaction ends
+//! at its timeout.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +17,10 @@ use super::producer::Producer;
 use super::properties::Properties;
 use super::threads::spawn;
 
-/// How many fenced ids are remembered. One beyond that may be fenced again, which does no harm.
+/// How many fenced ids are remembered. An id that was forgotten may be fenced again, which does no harm.
 const REMEMBERED_MAX: usize = 1024;
-/// How many fences may be in progress at once; each has its own client.
-const AT_ONCE_MAX: usize = 16;
+/// How many fences may be in progress at once; each one has its own client.
+const CONCURRENT_MAX: usize = 16;
 
 /// The ids that this process has fenced, each once.
 pub(super) struct Fences {
@@ -31,16 +31,16 @@ pub(super) struct Fences {
 #[derive(Default)]
 struct Ids {
     fenced: VecDeque<String>,
-    under_way: usize,
+    in_progress: usize,
 }
 
 impl Ids {
     /// Whether to fence this id now: it was not fenced yet, and not too many are in progress.
     fn admit(&mut self, id: &str) -> bool {
-        if self.under_way >= AT_ONCE_MAX || self.fenced.iter().any(|fenced| fenced == id) {
+        if self.in_progress >= CONCURRENT_MAX || self.fenced.iter().any(|fenced| fenced == id) {
             return false;
         }
-        self.under_way += 1;
+        self.in_progress += 1;
         if self.fenced.len() >= REMEMBERED_MAX {
             self.fenced.pop_front();
         }
@@ -48,8 +48,8 @@ impl Ids {
         true
     }
 
-    fn done(&mut self, id: &str, ok: bool) {
-        self.under_way -= 1;
+    fn finish(&mut self, id: &str, ok: bool) {
+        self.in_progress -= 1;
         if !ok {
             self.fenced.retain(|fenced| fenced != id);
         }
@@ -57,7 +57,7 @@ impl Ids {
 }
 
 impl Fences {
-    /// Nothing fenced yet; `properties` are a producer's.
+    /// Starts without fenced ids; `properties` are a producer's.
     pub fn new(properties: &Properties) -> Self {
         Self { properties: properties.clone(), ids: Mutex::default() }
     }
@@ -66,7 +66,7 @@ impl Fences {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Initialises the id on a producer that is then dropped, on a thread of its own; only once, however often it is
+    /// Opens a producer under the id and drops it, on a thread of its own; only once for each id, however often this is
     /// called.
     pub fn fence(self: &Arc<Self>, id: &str) {
         if !self.ids().admit(id) {
@@ -74,10 +74,10 @@ impl Fences {
         }
         tracing::info!(transactional_id = id, "fencing the former owner: aborting its open transaction");
         let (fences, owned) = (Arc::clone(self), id.to_owned());
-        let put_up = move || {
+        let fence_owner = move || {
             let began = Instant::now();
             let opened = Producer::open(&fences.properties, &owned).map(drop);
-            fences.ids().done(&owned, opened.is_ok());
+            fences.ids().finish(&owned, opened.is_ok());
             let took_ms = began.elapsed().as_millis() as u64;
             match opened {
                 Ok(()) => tracing::debug!(transactional_id = owned, took_ms, "owner fenced"),
@@ -88,8 +88,8 @@ impl Fences {
                 ),
             }
         };
-        if let Err(error) = spawn("kafka-fence", put_up) {
-            self.ids().done(id, false);
+        if let Err(error) = spawn("kafka-fence", fence_owner) {
+            self.ids().finish(id, false);
             tracing::warn!(transactional_id = id, reason = %error.message, "owner not fenced");
         }
     }
@@ -103,22 +103,22 @@ mod tests {
     fn id_is_fenced_once_unless_that_failed() {
         let mut ids = Ids::default();
         assert!(ids.admit("a") && !ids.admit("a") && ids.admit("b"));
-        ids.done("a", false);
-        ids.done("b", true);
+        ids.finish("a", false);
+        ids.finish("b", true);
         assert!(ids.admit("a") && !ids.admit("b"));
     }
 
     #[test]
     fn remembered_and_running_fences_are_bounded() {
         let mut ids = Ids::default();
-        let admitted = (0..2 * AT_ONCE_MAX).filter(|n| ids.admit(&n.to_string())).count();
-        assert_eq!(admitted, AT_ONCE_MAX);
-        (0..AT_ONCE_MAX).for_each(|n| ids.done(&n.to_string(), true));
+        let admitted = (0..2 * CONCURRENT_MAX).filter(|n| ids.admit(&n.to_string())).count();
+        assert_eq!(admitted, CONCURRENT_MAX);
+        (0..CONCURRENT_MAX).for_each(|n| ids.finish(&n.to_string(), true));
         for n in 0..2 * REMEMBERED_MAX {
             let id = format!("later-{n}");
             assert!(ids.admit(&id));
-            ids.done(&id, true);
+            ids.finish(&id, true);
         }
-        assert_eq!((ids.fenced.len(), ids.under_way), (REMEMBERED_MAX, 0));
+        assert_eq!((ids.fenced.len(), ids.in_progress), (REMEMBERED_MAX, 0));
     }
 }

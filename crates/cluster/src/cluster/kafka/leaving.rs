@@ -1,11 +1,12 @@
-//! How a member leaves its group: at once and reliably, so that nobody waits for its session to time out.
+//! How a member leaves its group: at once and reliably, so that the other members need not wait for its session to time
+//! out.
 //!
 //! Closing the librdkafka client is not enough: for a member that is in the middle of a rebalance, or holds no
-//! partitions, it does not send the leave request. Unsubscribing does send it, once the rebalance is over. So that
-//! comes first; meanwhile the group's events are acknowledged.
+//! partitions, it does not send the leave request. Unsubscribing does send it, once the rebalance is over. So the
+//! member unsubscribes first; meanwhile the group's events are acknowledged.
 //!
-//! **Failure**: if the group cannot be left in time, that is reported, and the member is gone all the same: the group
-//! waits for its session to time out.
+//! **Failure**: if the group cannot be left in time, an error is returned. The member no longer exists then, but the
+//! group waits for its session to time out.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ const LEAVE_STEP: Duration = Duration::from_millis(5);
 impl Member {
     /// Acknowledges the group's remaining events and leaves it.
     pub(super) fn close(&mut self) -> Result<(), Error> {
-        if std::mem::replace(&mut self.left, true) {
+        if std::mem::replace(&mut self.has_left, true) {
             return Ok(());
         }
         self.stop_waking();
@@ -33,9 +34,9 @@ impl Member {
         if let Some(failure) = self.client.leave() {
             return Err(failure.plain("leaving the group"));
         }
-        // Only now: earlier, a cooperative member may not give up everything, and would wait for ever for
-        // its event to be acknowledged.
-        if self.pending.take().is_some() {
+        // Only now: earlier, a cooperative member is not allowed to give up all partitions, and would wait for ever for
+        // the acknowledgement of its event.
+        if self.pending_event.take().is_some() {
             self.give_all_up();
         }
         let deadline = Instant::now() + CLOSE_DEADLINE;
@@ -44,7 +45,7 @@ impl Member {
                 let message = "the group was not left in time: the others wait for the session to time out";
                 return Err(Error::new(ErrorKind::Retry, message));
             }
-            // Any event from now on has one possible acknowledgement, which has to come at once, or closing hangs.
+            // From now on every event has to be acknowledged at once by giving up all partitions, or closing hangs.
             if let Some(event) = self.client.next_event(LEAVE_STEP)
                 && matches!(event.signal(), Signal::Assign(_) | Signal::Revoke(_))
             {
@@ -63,7 +64,7 @@ impl Member {
             if Instant::now() >= deadline {
                 return Err(Error::new(ErrorKind::Retry, "a rebalance delays leaving the group"));
             }
-            match self.pending.take() {
+            match self.pending_event.take() {
                 Some(GroupEvent::Assigned(partitions)) => self.accept_assigned(&partitions)?,
                 Some(GroupEvent::Revoked(partitions) | GroupEvent::Lost(partitions)) => {
                     self.accept_revoked(&partitions)?;
@@ -78,7 +79,7 @@ impl Member {
     }
 
     fn give_all_up(&self) {
-        // A failure means that there is nothing left to acknowledge.
+        // A failure means that no event is left to acknowledge.
         let _ = self.client.unassign_all();
     }
 }

@@ -1,8 +1,8 @@
-//! Limits of time that the producers of both data paths keep.
+//! Time limits of the producers of both data paths.
 
 use std::time::Duration;
 
-/// How long opening a producer may take: the broker first aborts what a predecessor left open.
+/// How long opening a producer may take: the broker first aborts the transaction that a predecessor left open.
 pub(super) const INIT_DEADLINE: Duration = Duration::from_secs(30);
-/// How long a lane that goes on while a transaction is committed waits at a time.
+/// How long a lane may wait at a time when it works on while a transaction is committed.
 pub(super) const MEANWHILE_STEP: Duration = Duration::from_millis(1);

@@ -1,16 +1,15 @@
-//! Remembers that a login was accepted: it will be accepted again.
+//! Remembers that a login was accepted, since it should then be accepted again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the cluster has ever accepted a login from a client with the same properties. A login that was accepted once
-/// will be accepted again, at the latest when it is put right: a broker that restarts may reject it before it knows who
-/// may log in.
+/// Whether the cluster has ever accepted a login from a client with the same properties. A later rejection is then
+/// regarded as temporary: a broker that restarts may reject logins before it has loaded its users.
 #[derive(Default)]
 pub(super) struct Login(AtomicBool);
 
 impl Login {
     /// Notes that a login was accepted.
-    pub fn succeeded(&self) {
+    pub fn note_success(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 

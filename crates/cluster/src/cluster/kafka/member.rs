@@ -1,9 +1,9 @@
-//! A group's member: subscribes, passes rebalances on to be acknowledged later, and reads all of its
+//! A group's member: subscribes, passes rebalances on for later acknowledgement, and reads all of its
 //! partitions through one queue.
 //!
 //! Invariants: a partition is read only between [`Member::start`] and the next pause, revocation or
-//! loss; a partition's records come in ascending offsets from where it was started; while a group
-//! event is unacknowledged, nothing is read.
+//! loss; its records are returned in ascending offsets from the started one; while a group
+//! event is unacknowledged, no record is returned.
 //!
 //! **Failure**: an error from which librdkafka recovers is reported once as [`ErrorKind::Retry`]; a position that the
 //! broker no longer has (`auto.offset.reset=error`) and missing rights are [`ErrorKind::Refused`].
@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::client::{self, Reading};
+use super::client::{self, FetchClient};
 use super::epochs::{EpochRanges, Epochs};
 use super::errors::{Code, Failure};
 use super::metadata::Metadata;
@@ -31,7 +31,7 @@ use crate::record::TopicPartition;
 const WAKE_DEADLINE: Duration = Duration::from_millis(100);
 /// How long to wait for a broker to list topics.
 const TOPICS_DEADLINE: Duration = Duration::from_millis(100);
-/// Pause before brokers that have not listed the topics are asked again.
+/// Pause before the topics are requested again from brokers that have not listed them.
 const TOPICS_PAUSE: Duration = Duration::from_millis(20);
 /// The shortest wait for records or events.
 const WAIT_MIN: Duration = Duration::from_millis(1);
@@ -41,86 +41,87 @@ const REPORT_AGAIN: Duration = Duration::from_secs(10);
 /// A member of a consumer group. See [`cluster::Member`].
 pub struct Member {
     pub(super) client: Arc<Client>,
-    pub(super) lane: Arc<Queue>,
+    pub(super) queue: Arc<Queue>,
     slots: Slots,
     epochs: Arc<Epochs>,
-    pub(super) pending: Option<GroupEvent>,
-    troubles: Vec<Error>,
-    reported: Option<(Code, Instant)>,
-    pub(super) left: bool,
+    pub(super) pending_event: Option<GroupEvent>,
+    errors: Vec<Error>,
+    last_report: Option<(Code, Instant)>,
+    pub(super) has_left: bool,
     heartbeat_interval: Duration,
     /// When librdkafka's main thread was last woken up.
-    woken: Instant,
-    /// Whether librdkafka would join another rebalance late: see [`Member::wake`].
+    last_wake_at: Instant,
+    /// Whether librdkafka would delay joining another rebalance: see [`Member::wake`].
     joins_late: bool,
-    /// What reads the partitions, if not librdkafka.
-    wire: Option<OnWire>,
+    /// Reads the partitions, if librdkafka does not.
+    wire: Option<WireReader>,
 }
 
-/// A member that reads on the wire: in librdkafka all partitions stay paused.
-struct OnWire {
-    reading: Reading,
-    /// Rings the bell that ends a wait of [`Reading::poll`]: when librdkafka has an event, or somebody wakes the member.
+/// Reads a member's partitions on the wire: in librdkafka all partitions stay paused.
+struct WireReader {
+    client: FetchClient,
+    /// Rings the bell that ends a wait of [`FetchClient::poll`]: when librdkafka has an event, or when the member is
+    /// woken.
     ringer: Arc<UnixStream>,
-    /// What comes from the lane's queue all the same.
-    nothing: native::Batch,
-    nowhere: Arc<[TopicPartition]>,
+    /// Receives the messages of librdkafka's queue, which are discarded.
+    discarded: native::Batch,
+    no_partitions: Arc<[TopicPartition]>,
 }
 
-impl OnWire {
-    fn new(mut reading: Reading) -> io::Result<Self> {
+impl WireReader {
+    fn new(mut client: FetchClient) -> io::Result<Self> {
         let (bell, ringer) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
         ringer.set_nonblocking(true)?;
-        reading.wake_by(bell);
-        Ok(Self { reading, ringer: Arc::new(ringer), nothing: native::Batch::default(), nowhere: Arc::from([]) })
+        client.wake_by(bell);
+        Ok(Self { client, ringer: Arc::new(ringer), discarded: native::Batch::default(), no_partitions: Arc::from([]) })
     }
 
     fn read(
         &mut self,
-        lane: &Queue,
+        queue: &Queue,
         epochs: &Epochs,
         batch: &mut client::Batch,
         (records_max, wait): (usize, Duration),
     ) -> Result<(), Error> {
-        // A member that does not ask for records is out of the group after `max.poll.interval.ms`. What there is are
-        // errors of partitions, which the wire meets itself.
-        self.nothing.fill(lane, &self.nowhere, 1, Duration::ZERO, |_| None);
-        self.reading.poll(batch, records_max, wait, Some(epochs))
+        // A member that does not poll is removed from the group after `max.poll.interval.ms`. The queue can only
+        // contain errors of partitions, which the wire detects itself.
+        self.discarded.fill(queue, &self.no_partitions, 1, Duration::ZERO, |_| None);
+        self.client.poll(batch, records_max, wait, Some(epochs))
     }
 }
 
 impl Member {
-    /// Joins the group of `properties` and subscribes to `topics`. What it reads is checked against the `epochs`
-    /// known for the group, and recorded there. Reads by `reading` if there is one.
+    /// Joins the group of `properties` and subscribes to `topics`. Records are checked against the group's known
+    /// `epochs`, and their own epochs are recorded there. Reads with `fetch_client`, if given, instead of librdkafka.
     pub(super) fn join(
         properties: &Properties,
         topics: &[Arc<str>],
         epochs: Arc<Epochs>,
-        reading: Option<Reading>,
+        fetch_client: Option<FetchClient>,
     ) -> Result<Self, Error> {
         let heartbeat_interval = Duration::from_millis(properties.heartbeat_interval_ms()?);
         let client = Client::new(properties)?;
-        let lane = Arc::new(Queue::new(&client));
-        let wire = reading
-            .map(OnWire::new)
+        let queue = Arc::new(Queue::new(&client));
+        let wire = fetch_client
+            .map(WireReader::new)
             .transpose()
             .map_err(|error| Error::new(ErrorKind::Retry, format!("no sockets for a member: {error}")))?;
         match &wire {
             Some(wire) => client.ring_on_events(Some(wire.ringer.as_fd())),
-            None => lane.wake_on_events(),
+            None => queue.wake_on_events(),
         }
         let member = Self {
             client,
-            lane,
+            queue,
             slots: Slots::default(),
             epochs,
-            pending: None,
-            troubles: Vec::new(),
-            reported: None,
-            left: false,
+            pending_event: None,
+            errors: Vec::new(),
+            last_report: None,
+            has_left: false,
             heartbeat_interval,
-            woken: Instant::now(),
+            last_wake_at: Instant::now(),
             joins_late: false,
             wire,
         };
@@ -137,49 +138,49 @@ impl Member {
         failure.map_or(Ok(()), |failure| Err(failure.plain("subscribing")))
     }
 
-    /// Wakes librdkafka's main thread, which sleeps for up to a second and only then checks whether a heartbeat is
-    /// due: a quiet member would learn of a rebalance that late.
+    /// Wakes librdkafka's main thread, which sleeps for up to a second before it checks whether a heartbeat is due: an
+    /// idle member would learn of a rebalance only then.
     ///
-    /// After a rebalance it queries the topics instead: until it has a response, librdkafka joins no other rebalance
-    /// within a second of the last one, while a cooperative rebalance consists of two in a row, and the partitions that
+    /// After a rebalance, queries the topics instead: without a response to that, librdkafka joins no other rebalance
+    /// within a second of the last one. But a cooperative rebalance consists of two in a row, and the partitions that
     /// move have no owner meanwhile.
     fn wake(&mut self) {
-        if !self.joins_late && self.woken.elapsed() < self.heartbeat_interval {
+        if !self.joins_late && self.last_wake_at.elapsed() < self.heartbeat_interval {
             return;
         }
         if self.joins_late {
             self.joins_late = !self.client.ask_for_topics(TOPICS_DEADLINE);
         } else {
-            // A call to the main thread, which then does everything else that is due.
+            // This call wakes the main thread, which then does all work that is due.
             let _ = self.membership();
         }
-        self.woken = Instant::now();
+        self.last_wake_at = Instant::now();
     }
 
     /// How long until [`Member::wake`] has something to do. Never zero: a poll without a wait uses up a wake-up.
     fn wakes_in(&self) -> Duration {
-        let until_heartbeat = self.heartbeat_interval.saturating_sub(self.woken.elapsed());
+        let until_heartbeat = self.heartbeat_interval.saturating_sub(self.last_wake_at.elapsed());
         if self.joins_late { TOPICS_PAUSE } else { until_heartbeat.max(WAIT_MIN) }
     }
 
     /// Handles librdkafka's pending events; stops at the first group event.
     pub(super) fn serve_group(&mut self) -> Result<(), Error> {
-        while self.pending.is_none()
+        while self.pending_event.is_none()
             && let Some(event) = self.client.next_event(Duration::ZERO)
         {
             match event.signal() {
-                Signal::Assign(partitions) => self.pending = Some(GroupEvent::Assigned(partitions)),
+                Signal::Assign(partitions) => self.pending_event = Some(GroupEvent::Assigned(partitions)),
                 Signal::Revoke(partitions) => {
                     for partition in &partitions {
                         if let Ok(slot) = self.slots.find(partition) {
-                            slot.started = false;
+                            slot.is_started = false;
                         }
                         if let Some(wire) = &mut self.wire {
-                            wire.reading.pause(partition);
+                            wire.client.pause(partition);
                         }
                     }
                     let lost = self.client.has_lost_assignment();
-                    self.pending =
+                    self.pending_event =
                         Some(if lost { GroupEvent::Lost(partitions) } else { GroupEvent::Revoked(partitions) });
                 }
                 Signal::Error(failure) => self.report(failure)?,
@@ -191,14 +192,14 @@ impl Member {
 
     /// Reports a background error once, or again if it persists.
     fn report(&mut self, failure: Failure) -> Result<(), Error> {
-        let recently = |(code, at): (Code, Instant)| code == failure.code && at.elapsed() < REPORT_AGAIN;
-        // One broker's lost connection is librdkafka's business; losing all of them is reported.
-        let silent = failure.code == Code::RD_KAFKA_RESP_ERR__TRANSPORT || self.reported.is_some_and(recently);
-        if silent && !failure.fatal {
+        let is_recent = |(code, at): (Code, Instant)| code == failure.code && at.elapsed() < REPORT_AGAIN;
+        // librdkafka handles the loss of one broker's connection itself; the loss of all connections is reported.
+        let is_ignored = failure.code == Code::RD_KAFKA_RESP_ERR__TRANSPORT || self.last_report.is_some_and(is_recent);
+        if is_ignored && !failure.fatal {
             tracing::debug!(target: "librdkafka", "{failure}");
             return Ok(());
         }
-        self.reported = Some((failure.code, Instant::now()));
+        self.last_report = Some((failure.code, Instant::now()));
         Err(failure.plain("the group's consumer"))
     }
 
@@ -207,9 +208,9 @@ impl Member {
         Some(Metadata::new(self.client.group_metadata()?, Arc::clone(&self.epochs)))
     }
 
-    /// Wakes the thread of the connection to the partition's leader. While nothing is fetched from a broker, it sleeps
-    /// for up to a second and only then checks whether there is something to fetch: a lane's first partition
-    /// would not move for that long.
+    /// Wakes the thread of the connection to the partition's leader. While no partition is fetched from a broker, this
+    /// thread sleeps for up to a second before it checks for partitions to fetch: the first partition of a lane would
+    /// be read that much later.
     fn wake_leader(&self, partition: &TopicPartition) {
         let Some(slot) = self.slots.get(partition) else { return };
         // The response does not matter: the fetch meets any error, too.
@@ -217,7 +218,7 @@ impl Member {
     }
 
     /// Makes a call that takes a list and puts errors into its elements, for a single partition.
-    fn on_partition(
+    fn call_on_partition(
         &self,
         partition: &TopicPartition,
         offset: i64,
@@ -228,23 +229,23 @@ impl Member {
         Ok(failure.or_else(|| list.failure().map(|(_, failure)| failure)))
     }
 
-    /// Has librdkafka take over partitions, paused, through the lane's queue.
+    /// Assigns partitions to librdkafka, paused, and directs their records into this member's queue.
     fn assign(&self, partitions: &[TopicPartition]) -> Result<(), Error> {
         for partition in partitions {
             self.take_queue(partition)?;
-            // Paused before there is anything to fetch, so that nothing is fetched in vain.
+            // Paused before the assignment, so that no record is fetched in vain.
             self.set_paused(partition, true)?;
         }
-        // An explicit offset: a stored one would have to be fetched, and a pending transaction would delay
-        // that. Nothing is read from it, since `start` seeks.
+        // An explicit offset: librdkafka would have to query a committed offset, and a pending transaction would delay
+        // that. No record is read from this offset, since `start` seeks.
         let failure = self.client.assign_more(&List::of(partitions, 0)?);
         failure.map_or(Ok(()), |failure| Err(failure.plain("taking over partitions")))
     }
 
-    /// Directs a partition's records into the lane's queue instead of the group's.
+    /// Directs a partition's records into this member's queue instead of the group's.
     fn take_queue(&self, partition: &TopicPartition) -> Result<(), Error> {
         let Some(slot) = self.slots.get(partition) else { return Ok(()) };
-        self.lane.take_partition(&slot.name, partition.partition).map_err(|failure| failure.plain(partition))
+        self.queue.take_partition(&slot.name, partition.partition).map_err(|failure| failure.plain(partition))
     }
 
     fn unassign(&self, partitions: &[TopicPartition]) -> Result<(), Error> {
@@ -254,7 +255,7 @@ impl Member {
 
     fn set_paused(&self, partition: &TopicPartition, paused: bool) -> Result<(), Error> {
         let call = if paused { Client::pause } else { Client::resume };
-        let failure = self.on_partition(partition, 0, call)?;
+        let failure = self.call_on_partition(partition, 0, call)?;
         let what = if paused { "pausing" } else { "resuming" };
         failure.map_or(Ok(()), |failure| Err(failure.plain(format_args!("{what} {partition}"))))
     }
@@ -273,26 +274,26 @@ impl Member {
         Ok(())
     }
 
-    fn read_lane(&mut self, batch: &mut native::Batch, records_max: usize, wait: Duration) {
-        let Self { lane, slots, troubles, .. } = self;
+    fn read_queue(&mut self, batch: &mut native::Batch, records_max: usize, wait: Duration) {
+        let Self { queue, slots, errors, .. } = self;
         let partitions = Arc::clone(&slots.partitions);
-        batch.fill(lane, &partitions, records_max, wait, |message| slots.sort(message, troubles));
+        batch.fill(queue, &partitions, records_max, wait, |message| slots.accept(message, errors));
         for (partition, slot) in slots.iter_mut() {
-            self.epochs.note_read(partition, &mut slot.read);
-            if std::mem::take(&mut slot.unknown) {
-                // Its fetcher has stopped: only a new member can ask again.
-                let trouble = slots::unknown_epoch(&self.epochs, partition, slot.next, ErrorKind::Fenced);
-                slot.truncated = (trouble.kind == ErrorKind::Refused).then_some(slot.next);
-                troubles.push(trouble);
+            self.epochs.note_read(partition, &mut slot.read_ranges);
+            if std::mem::take(&mut slot.is_epoch_unknown) {
+                // The partition's fetcher has stopped: only a new member can repeat the request.
+                let trouble = slots::unknown_epoch(&self.epochs, partition, slot.next_offset, ErrorKind::Fenced);
+                slot.truncated_at = (trouble.kind == ErrorKind::Refused).then_some(slot.next_offset);
+                errors.push(trouble);
             }
         }
     }
 
-    /// Events end no wait any more.
+    /// Stops events from ending a wait.
     pub(super) fn stop_waking(&self) {
         match &self.wire {
             Some(_) => self.client.ring_on_events(None),
-            None => self.lane.sleep_on_events(),
+            None => self.queue.sleep_on_events(),
         }
     }
 
@@ -313,18 +314,19 @@ impl cluster::Member for Member {
         let until = began + wait;
         loop {
             self.wake();
-            let attended = self.serve_group().and_then(|()| self.troubles.pop().map_or(Ok(()), Err));
-            if attended.is_err() || self.pending.is_some() {
+            let served = self.serve_group().and_then(|()| self.errors.pop().map_or(Ok(()), Err));
+            if served.is_err() || self.pending_event.is_some() {
                 batch.clear();
-                return attended.map(|()| self.pending.clone());
+                return served.map(|()| self.pending_event.clone());
             }
             let wait = until.saturating_duration_since(began).min(self.wakes_in());
             match &mut self.wire {
-                Some(wire) => wire.read(&self.lane, &self.epochs, batch.by_wire(), (records_max, wait))?,
-                None => self.read_lane(batch.by_librdkafka(), records_max, wait),
+                Some(wire) => wire.read(&self.queue, &self.epochs, batch.as_wire(), (records_max, wait))?,
+                None => self.read_queue(batch.as_librdkafka(), records_max, wait),
             }
             let now = Instant::now();
-            // A wait ends early for a reason. Otherwise librdkafka is woken, and the wait goes on.
+            // If the wait ended early, the caller has to check why. Otherwise librdkafka is woken, and the wait
+            // continues.
             if !batch.is_empty() || now < began + wait || now >= until {
                 return Ok(None);
             }
@@ -336,12 +338,12 @@ impl cluster::Member for Member {
         match &self.wire {
             Some(wire) => {
                 let ringer = Arc::clone(&wire.ringer);
-                // A full socket rings already.
+                // If the socket is full, the bell is ringing already.
                 Arc::new(move || _ = (&*ringer).write(&[0]))
             }
             None => {
-                let lane = Arc::downgrade(&self.lane);
-                Arc::new(move || lane.upgrade().iter().for_each(|lane| lane.wake()))
+                let queue = Arc::downgrade(&self.queue);
+                Arc::new(move || queue.upgrade().iter().for_each(|queue| queue.wake()))
             }
         }
     }
@@ -356,7 +358,7 @@ impl cluster::Member for Member {
 
     fn accept_assigned(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.slots.add(partitions)?;
-        self.pending = None;
+        self.pending_event = None;
         self.joins_late = true;
         self.assign(partitions)
     }
@@ -364,9 +366,9 @@ impl cluster::Member for Member {
     fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.slots.remove(partitions);
         if let Some(wire) = &mut self.wire {
-            partitions.iter().for_each(|partition| wire.reading.remove(partition));
+            partitions.iter().for_each(|partition| wire.client.remove(partition));
         }
-        self.pending = None;
+        self.pending_event = None;
         self.joins_late = true;
         self.unassign(partitions)
     }
@@ -375,33 +377,33 @@ impl cluster::Member for Member {
         let epoch = self.epochs.begin(partition, offset);
         let slot = self.slots.find(partition)?;
         if let Some(wire) = &mut self.wire {
-            wire.reading.start(partition, offset, epoch)?;
-            (slot.next, slot.started) = (offset, true);
+            wire.client.start(partition, offset, epoch)?;
+            (slot.next_offset, slot.is_started) = (offset, true);
             return Ok(());
         }
-        slot.started = false;
-        if epoch.is_some() && slot.truncated == Some(offset) {
+        slot.is_started = false;
+        if epoch.is_some() && slot.truncated_at == Some(offset) {
             return Err(unreadable::truncated(partition, offset));
         }
-        if slot.stopped {
+        if slot.has_stopped {
             // A fetcher that met an offset which does not exist has stopped for good. A new
             // fetcher needs a new assignment, which the group could take for the response to a rebalance.
             return Err(Error::new(ErrorKind::Fenced, format!("{partition} can only be read again by a new member")));
         }
         seek(&self.client, partition, offset, epoch)?;
-        // Again: an earlier fetcher of this partition that was still stopping may have taken back the queue.
+        // Repeated: an earlier fetcher of this partition, while it was stopping, may have taken the queue back.
         self.take_queue(partition)?;
         self.set_paused(partition, false)?;
         self.wake_leader(partition);
         let slot = self.slots.find(partition)?;
-        (slot.next, slot.started, slot.returned, slot.trusted) = (offset, true, false, true);
+        (slot.next_offset, slot.is_started, slot.has_returned, slot.is_position_trusted) = (offset, true, false, true);
         Ok(())
     }
 
     fn pause(&mut self, partition: &TopicPartition) -> Result<(), Error> {
-        self.slots.find(partition)?.started = false;
+        self.slots.find(partition)?.is_started = false;
         if let Some(wire) = &mut self.wire {
-            wire.reading.pause(partition);
+            wire.client.pause(partition);
             return Ok(());
         }
         self.set_paused(partition, true)
@@ -410,21 +412,21 @@ impl cluster::Member for Member {
     fn position(&self, partition: &TopicPartition) -> Option<i64> {
         let slot = self.slots.get(partition)?;
         if let Some(wire) = &self.wire {
-            return wire.reading.position(partition).filter(|position| *position > slot.next);
+            return wire.client.position(partition).filter(|position| *position > slot.next_offset);
         }
-        let returned = slot.returned.then_some(slot.next);
-        if !slot.trusted || !slot.started {
+        let returned = slot.has_returned.then_some(slot.next_offset);
+        if !slot.is_position_trusted || !slot.is_started {
             return returned;
         }
         // The client's position also passes transaction markers.
-        let passed = self.client_position(partition).filter(|passed| *passed >= slot.next);
+        let passed = self.client_position(partition).filter(|passed| *passed >= slot.next_offset);
         returned.max(passed)
     }
 
     fn end(&self, partition: &TopicPartition) -> Option<i64> {
         let slot = self.slots.get(partition)?;
         if let Some(wire) = &self.wire {
-            return wire.reading.end(partition);
+            return wire.client.end(partition);
         }
         // librdkafka gives the high watermark: while a transaction is open on the partition, it lies beyond
         // the last stable offset, which is as far as this reader gets.
@@ -433,8 +435,8 @@ impl cluster::Member for Member {
 
     fn end_heard_ago(&self, partition: &TopicPartition) -> Option<Duration> {
         match &self.wire {
-            Some(wire) => wire.reading.heard_ago(partition),
-            // librdkafka does not say of which broker it has heard.
+            Some(wire) => wire.client.heard_ago(partition),
+            // librdkafka does not tell which broker has responded.
             None => self.client.heard_ago(),
         }
     }
@@ -444,18 +446,18 @@ impl cluster::Member for Member {
     }
 
     fn has_more(&self) -> bool {
-        // Of librdkafka nobody hears up to where a partition can be read at read_committed.
-        self.wire.as_ref().is_some_and(|wire| wire.reading.has_more())
+        // librdkafka does not report the last stable offset.
+        self.wire.as_ref().is_some_and(|wire| wire.client.has_more())
     }
 
     fn metadata(&self) -> Result<Metadata, Error> {
-        let unjoined =
+        let not_joined =
             || Error::new(ErrorKind::Abort, "the member has not joined its group yet: its commits would not be fenced");
         if self.wire.is_none() {
             self.note_markers()?;
         }
-        let metadata = self.membership().ok_or_else(unjoined)?;
-        (metadata.proof().generation() >= 0).then_some(metadata).ok_or_else(unjoined)
+        let metadata = self.membership().ok_or_else(not_joined)?;
+        (metadata.proof().generation() >= 0).then_some(metadata).ok_or_else(not_joined)
     }
 
     fn leave(mut self) -> Result<(), Error> {

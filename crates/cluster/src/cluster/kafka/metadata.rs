@@ -1,4 +1,4 @@
-//! Proof of membership in a group, as both data paths commit offsets with it.
+//! Proof of membership in a group, with which both data paths commit offsets.
 
 use std::sync::Arc;
 

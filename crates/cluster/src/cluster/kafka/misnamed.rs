@@ -1,4 +1,4 @@
-//! What to write in place of a property that librdkafka does not have: one of Java's clients, or a misspelt one.
+//! Advice about properties that librdkafka does not have: those of Java's clients, and misspelt ones.
 
 use super::client::known_properties;
 use super::properties::OWNED;
@@ -54,7 +54,7 @@ const JAVA: &[(&str, &str)] = &[
     ("transaction.state.log.replication.factor", "remove it; that is a broker's property"),
 ];
 
-/// What is wrong with a property name that librdkafka does not take, if that is known. Needs no value.
+/// What is wrong with the name of a property that librdkafka rejects, if known. The property's value is not needed.
 pub fn explained(property: &str) -> Option<Explained> {
     if let Some((_, help)) = JAVA.iter().find(|(name, _)| *name == property) {
         return Some(Explained {
@@ -67,14 +67,14 @@ pub fn explained(property: &str) -> Option<Explained> {
     if known.contains(&property) {
         return None;
     }
-    let meant = did_you_mean(property, &known)?;
-    let help = match OWNED.contains(&meant) {
-        true => format!("remove it; if `{meant}` was meant, that is ratchet's own"),
-        false => format!("write `{meant}`, or remove it"),
+    let suggestion = did_you_mean(property, &known)?;
+    let help = match OWNED.contains(&suggestion) {
+        true => format!("remove it; if `{suggestion}` was meant, that is ratchet's own"),
+        false => format!("write `{suggestion}`, or remove it"),
     };
     Some(Explained {
         message: format!("{property} is no kafka property that librdkafka knows"),
-        label: format!("did you mean `{meant}`?"),
+        label: format!("did you mean `{suggestion}`?"),
         help,
     })
 }
@@ -85,27 +85,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn property_of_javas_clients_is_none_of_librdkafkas() {
+    fn properties_of_javas_clients_are_unknown_to_librdkafka() {
         for (name, help) in JAVA {
             assert!(Conf::new().set(name, "1").is_err(), "{name} is one of librdkafka's");
-            // What is written instead is one of librdkafka's, wherever a whole name is given.
+            // Each advised property, if its whole name is given, is known.
             let named = help.split('`').skip(1).step_by(2).map(|word| word.split(':').next().unwrap_or_default());
-            for meant in named.filter(|word| word.contains('.') && !word.starts_with('.')) {
-                let is_ratchets = ["input.", "commit."].iter().any(|own| meant.starts_with(own));
-                let is_known = known_properties().any(|known| known == meant) || is_ratchets;
-                assert!(is_known, "{meant} is advised in place of {name}");
+            for advised in named.filter(|word| word.contains('.') && !word.starts_with('.')) {
+                let is_ratchets = ["input.", "commit."].iter().any(|prefix| advised.starts_with(prefix));
+                let is_known = known_properties().any(|known| known == advised) || is_ratchets;
+                assert!(is_known, "{advised} is advised in place of {name}");
             }
         }
     }
 
     #[test]
-    fn misspelt_property_is_compared_with_all_that_there_are() {
+    fn misspelt_property_is_compared_with_all_known_properties() {
         let label = |property| explained(property).map(|explained| explained.label);
         assert_eq!(label("sesion.timeout.ms").as_deref(), Some("did you mean `session.timeout.ms`?"));
         assert_eq!(label("sasl.pasword").as_deref(), Some("did you mean `sasl.password`?"));
         assert_eq!(label("gruop.id").as_deref(), Some("did you mean `group.id`?"));
         assert!(explained("gruop.id").is_some_and(|explained| explained.help.contains("ratchet's own")));
-        assert_eq!(label("session.timeout.ms"), None, "its value is wrong");
+        assert_eq!(label("session.timeout.ms"), None, "only its value can be wrong");
         assert_eq!(label("completely.unheard.of"), None);
     }
 }

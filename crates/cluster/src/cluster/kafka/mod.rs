@@ -1,18 +1,19 @@
-//! Apache Kafka as a [`Cluster`]: the only room that knows librdkafka.
+//! Apache Kafka as a [`Cluster`]: the only module that uses librdkafka.
 //!
-//! - `properties`: the clients' properties: defaults, the user's, and those that nobody may change
-//! - `misnamed`: what to write in place of properties that there are none of
-//! - `oauth`: tokens to log in with, for librdkafka's clients and for those of the wire
+//! - `properties`: the clients' properties: ratchet's defaults, the user's, and those that only ratchet sets
+//! - `misnamed`: advice about properties that librdkafka does not have
+//! - `oauth`: tokens for logins, for librdkafka's clients and for those of the wire
 //! - `native`: safe wrappers of librdkafka's objects, without any of Kafka's semantics
 //! - `errors`: what librdkafka's errors mean to a lane
-//! - `descriptions`, `login`, `rights`, `unreadable`, `unsupported`, `limits`: error messages and limits of both data paths
+//! - `descriptions`, `login`, `rights`, `unreadable`, `unsupported`, `limits`: error messages and limits of both data
+//!   paths
 //! - `tls`: TLS as librdkafka's properties describe it; `unpack`: a bound on what compressed batches unpack to
-//! - `epochs`: the leaders' epochs of what was read (KIP-320)
-//! - `abilities`: what is needed of brokers, and what can be done without
+//! - `epochs`: the leader epochs of the records that were read (KIP-320)
+//! - `abilities`: the requests that ratchet needs from brokers, and those that it can do without
 //! - `path`: whether records are read and written by librdkafka or on the wire
-//! - `wire`: Kafka's protocol by the batch, without librdkafka; `client`: lanes on it
-//! - `member` (with its `slots`, `seek`, `metadata` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the
-//!   same names; `append`: a record outside of any transaction
+//! - `wire`: ratchet's own implementation of Kafka's protocol; `client`: the clients of lanes on it
+//! - `member` (with its `slots`, `seek`, `metadata` and `leaving`), `producer` (with its `send` and `threads`),
+//!   `reader`: the traits of the same names; `append`: a record outside of any transaction
 //! - `settle` (with its `pool` and `probe`): a takeover's queries; `admin`: queries about topics; `fences`: ends dead
 //!   owners' transactions
 //!
@@ -21,7 +22,7 @@
 //!
 //! **Failure**: see each module. No error and no log line contains a property's value.
 //!
-//! By librdkafka, a record with timestamp 0 is written with the current time: it takes 0 for "not given".
+//! librdkafka writes a record with timestamp 0 with the current time: 0 means "not given" to it.
 #![expect(clippy::disallowed_methods, reason = "a real cluster answers by the real clock: calls to it have deadlines")]
 
 use std::collections::BTreeMap;
@@ -29,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use self::abilities::Judgement;
-use self::client::{ClientSettings, Reading, Wired};
+use self::client::{ClientSettings, FetchClient, WireSettings};
 use self::epochs::{Epochs, Groups};
 use self::fences::Fences;
 use self::properties::Properties;
@@ -101,17 +102,17 @@ struct Inner {
     epochs: Arc<Groups>,
     fences: Arc<Fences>,
     path: DataPath,
-    /// What lanes on the wire are set up with, as far as properties allow for it.
-    wire: Option<Wired>,
-    /// How brokers are asked what they can do; `None` where a property needs librdkafka.
-    asking: Option<ClientSettings>,
-    /// What they have answered.
+    /// The settings of lanes on the wire; `None` if the data path or a property requires librdkafka.
+    wire: Option<WireSettings>,
+    /// The settings of clients for queries on the wire; `None` if a property needs librdkafka.
+    query_settings: Option<ClientSettings>,
+    /// The brokers' abilities, once they have responded.
     judgement: OnceLock<Judgement>,
 }
 
 impl Kafka {
-    /// A cluster by librdkafka alone, for commands that have no lanes, with librdkafka's properties: for all clients, for
-    /// those that read, for those that write. Checks them, and does not connect yet.
+    /// A cluster that uses only librdkafka, for commands without lanes. The properties are librdkafka's: for all
+    /// clients, for those that read, and for those that write. They are checked; no connection is made yet.
     pub fn new(
         common: &BTreeMap<String, String>,
         consumer: &BTreeMap<String, String>,
@@ -120,8 +121,9 @@ impl Kafka {
         Self::within(Queues::default(), DataPath::Librdkafka, common, consumer, producer)
     }
 
-    /// The same, with bounds on what its clients hold in memory; explicit properties take precedence. The bound on
-    /// unpacked batches applies to the whole process; the last one set is in force. Lanes read and write by `path`.
+    /// Like [`Kafka::new`], with bounds on the memory of its clients' queues; explicit properties take precedence. The
+    /// bound on unpacked batches applies to the whole process; the last one that was set is in force. Lanes read and
+    /// write by `path`.
     pub fn within(
         queues: Queues,
         path: DataPath,
@@ -130,13 +132,13 @@ impl Kafka {
         producer: &BTreeMap<String, String>,
     ) -> Result<Self, Error> {
         let of_queues = |settings: Vec<(&str, String)>| {
-            let given = |name: &str| common.contains_key(name) || consumer.contains_key(name);
-            let new = settings.into_iter().filter(|(name, _)| !given(name));
+            let is_set = |name: &str| common.contains_key(name) || consumer.contains_key(name);
+            let new = settings.into_iter().filter(|(name, _)| !is_set(name));
             new.fold(Properties::consumer(common, consumer), |properties, (name, value)| {
                 Ok(properties?.with(name, &value))
             })
         };
-        // Anything but a number is rejected below.
+        // A value that is not a number is rejected below.
         let record_bytes = consumer.get("message.max.bytes").or_else(|| common.get("message.max.bytes"));
         let record_bytes = record_bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or_default();
         let member = of_queues(queues.of_member(record_bytes))?;
@@ -147,15 +149,15 @@ impl Kafka {
             properties.to_conf()?;
         }
         producer.delivery_timeout_ms()?;
-        let set_up = client::wire(&member, &reader::with_eof_events(&reader), &producer);
-        let asking = set_up.as_ref().ok().map(|wire| wire.member.clone());
-        let wire = choose(path, set_up)?;
+        let set_up = client::wire_settings(&member, &reader::with_eof_events(&reader), &producer);
+        let query_settings = set_up.as_ref().ok().map(|wire| wire.member.clone());
+        let wire = choose_data_path(path, set_up)?;
         unpack::allow(queues.unpacked_bytes);
         let epochs = Arc::new(Groups::default());
         let clients = Arc::new(QueryClients::new(&member, &epochs));
         let fences = Arc::new(Fences::new(&producer));
         let judgement = OnceLock::new();
-        let inner = Inner { member, reader, producer, clients, epochs, fences, path, wire, asking, judgement };
+        let inner = Inner { member, reader, producer, clients, epochs, fences, path, wire, query_settings, judgement };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -177,25 +179,25 @@ impl Kafka {
 }
 
 impl Inner {
-    /// What lanes on the wire are set up with, if they are on it: with these properties, and these brokers.
-    fn wire(&self) -> Option<&Wired> {
+    /// The settings of lanes on the wire, if the properties and the brokers allow the wire.
+    fn wire(&self) -> Option<&WireSettings> {
         let brokers_allow = self.judgement.get().is_none_or(|judgement| judgement.is_on_the_wire);
         self.wire.as_ref().filter(|_| brokers_allow)
     }
 
-    /// What the brokers can do, if they have ever answered.
+    /// The brokers' abilities, if they have ever responded; queries them if not.
     fn judgement(&self) -> Option<&Judgement> {
         if let Some(known) = self.judgement.get() {
             return Some(known);
         }
-        let offers = client::ask(self.asking.as_ref()?)?;
+        let offers = client::query_api_versions(self.query_settings.as_ref()?)?;
         let judgement = abilities::judge(&offers, self.path, self.wire.is_some());
         Some(self.judgement.get_or_init(|| judgement))
     }
 }
 
-/// What lanes on the wire are set up with, if this data path and the properties allow for it.
-fn choose(path: DataPath, set_up: Result<Wired, Unsupported>) -> Result<Option<Wired>, Error> {
+/// The settings of lanes on the wire, if this data path and the properties allow the wire.
+fn choose_data_path(path: DataPath, set_up: Result<WireSettings, Unsupported>) -> Result<Option<WireSettings>, Error> {
     if path == DataPath::Librdkafka {
         return Ok(None);
     }
@@ -281,17 +283,17 @@ impl Cluster for Kafka {
     }
 
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
-        // The first partitions arrive in a moment: the connections for the queries should then be open.
+        // The first partitions will be assigned soon: the connections for the queries should then be open.
         self.inner.clients.warm_up(group, topics);
         let member = &self.inner.member;
-        let reading = self.inner.wire().map(|wire| Reading::new(&wire.member, &wire.fetch, &wire.accepted));
-        Member::join(&member.with("group.id", group), topics, self.inner.epochs.of(group), reading)
+        let fetch_client = self.inner.wire().map(|wire| FetchClient::new(&wire.member, &wire.fetch, &wire.accepted));
+        Member::join(&member.with("group.id", group), topics, self.inner.epochs.of(group), fetch_client)
     }
 
     fn record_overhead_bytes(&self) -> usize {
         match self.inner.wire() {
-            // Records lie in batches, one after the other: what is left are the changelog's record in its batch and the
-            // entry in the overlay, together some 345 bytes for the longest identity and a version that is a number.
+            // Records have no overhead in their batches. The rest is the changelog's record in its batch and the entry
+            // in the overlay, together some 345 bytes for the longest identity and a version that is a number.
             Some(_) => 384,
             None => QUEUED_RECORD_BYTES,
         }
@@ -316,9 +318,9 @@ impl Cluster for Kafka {
     }
 
     fn settle(&self, inquiry: Inquiry) -> Settling {
-        let Inner { clients, fences, asking, judgement, .. } = &*self.inner;
+        let Inner { clients, fences, query_settings, judgement, .. } = &*self.inner;
         let tells_time = judgement.get().is_none_or(|judgement| judgement.tells_time);
-        let stamps = asking.as_ref().filter(|_| !tells_time).cloned();
+        let stamps = query_settings.as_ref().filter(|_| !tells_time).cloned();
         Settling::start(clients, fences, stamps, inquiry)
     }
 
@@ -333,7 +335,7 @@ impl Cluster for Kafka {
         wait: Duration,
     ) -> Result<Vec<Option<CommittedOffset>>, Error> {
         let clients = &self.inner.clients;
-        let _caller = clients.caller(group);
+        let _caller = clients.querier(group);
         clients.committed(group, Stability::Plain, partitions, wait)
     }
 }

@@ -1,7 +1,7 @@
-//! The data path: whether records are read and written by librdkafka or on the wire. Both do what the traits promise;
-//! which one does is chosen once for a cluster.
+//! The data path: whether records are read and written by librdkafka or on the wire. Both implement the same traits;
+//! one of them is chosen for a whole cluster.
 //!
-//! Membership, administration and takeovers are librdkafka's in either case.
+//! librdkafka does membership, administration and takeovers on either data path.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{client, native, producer, reader};
 use crate::cluster::{self, DeliveryFailure, Error, Message, OffsetCommit, RecordBatch, Ticket};
 use crate::record::{Record, TopicPartition};
 
-/// Who reads and writes records.
+/// The client that reads and writes records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataPath {
     /// The wire, unless a property needs librdkafka.
@@ -39,7 +39,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Lets go of everything.
+    /// Drops all records.
     pub(super) fn clear(&mut self) {
         match self {
             Self::Librdkafka(batch) => batch.clear(),
@@ -47,8 +47,8 @@ impl Batch {
         }
     }
 
-    /// As librdkafka fills it.
-    pub(super) fn by_librdkafka(&mut self) -> &mut native::Batch {
+    /// librdkafka's batch; replaces one of the wire.
+    pub(super) fn as_librdkafka(&mut self) -> &mut native::Batch {
         if matches!(self, Self::Wire(_)) {
             *self = Self::default();
         }
@@ -58,8 +58,8 @@ impl Batch {
         }
     }
 
-    /// As the wire fills it.
-    pub(super) fn by_wire(&mut self) -> &mut client::Batch {
+    /// The wire's batch; replaces one of librdkafka.
+    pub(super) fn as_wire(&mut self) -> &mut client::Batch {
         if matches!(self, Self::Librdkafka(_)) {
             *self = Self::Wire(client::Batch::default());
         }
@@ -70,12 +70,12 @@ impl Batch {
     }
 }
 
-/// Calls the same method of whichever it is.
+/// Calls the same method of either variant.
 macro_rules! either {
-    ($of:expr, $it:ident => $call:expr) => {
-        match $of {
-            Self::Librdkafka($it) => $call,
-            Self::Wire($it) => $call,
+    ($self:expr, $inner:ident => $call:expr) => {
+        match $self {
+            Self::Librdkafka($inner) => $call,
+            Self::Wire($inner) => $call,
         }
     };
 }
@@ -111,8 +111,8 @@ impl cluster::Reader for Reader {
 
     fn read(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<(), Error> {
         match self {
-            Self::Librdkafka(reader) => reader.read(batch.by_librdkafka(), records_max, wait),
-            Self::Wire(reader) => reader.read(batch.by_wire(), records_max, wait),
+            Self::Librdkafka(reader) => reader.read(batch.as_librdkafka(), records_max, wait),
+            Self::Wire(reader) => reader.read(batch.as_wire(), records_max, wait),
         }
     }
 

@@ -1,12 +1,12 @@
-//! A thread pool that multiplexes queries: most queries wait most of the time, and while one
-//! waits, its thread runs another.
+//! A thread pool that multiplexes queries: most queries wait most of the time, and while a query
+//! waits, its thread runs another one.
 //!
-//! Invariants: there are as many threads as queries, but no more than [`THREADS_MAX`]; queries that got no response
-//! last time never occupy more than half of these, so that a broker that is gone does not hold up queries to others.
+//! Invariants: there are as many threads as queries, but no more than [`THREADS_MAX`]; queries whose last step got no
+//! response never occupy more than half of the threads, so that a broker that is down does not delay queries to others.
 //! Idle threads end.
 //!
 //! **Failure**: a query that panics is dropped, which its waiting caller notices. If no further thread can be
-//! started, the existing ones do the work; if there are none, the query is rejected.
+//! started, the existing threads run the query; if there are none, the query is rejected.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,85 +17,85 @@ use crate::cluster::Error;
 
 /// Maximum number of queries in progress.
 const THREADS_MAX: usize = 64;
-/// How many of these may have got no response last time.
+/// The most of these whose last step got no response.
 const SLOW_MAX: usize = THREADS_MAX / 2;
 /// How long a thread waits for work before it ends.
 const IDLE_MAX: Duration = Duration::from_secs(2);
 
 /// The result of a query's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum StepResult {
     /// The query is finished.
     Done,
-    /// It continues after this pause.
+    /// The query continues after this pause.
     After(Duration),
-    /// It got no response, and is repeated after this pause.
+    /// The step got no response, and is repeated after this pause.
     Retry(Duration),
 }
 
-/// Work that is done in steps; a step waits for one response.
+/// A query that is made in steps; a step waits for one response.
 pub(super) trait Query: Send {
-    /// Makes the next step.
-    fn step(&mut self) -> Next;
+    /// Runs the next step.
+    fn step(&mut self) -> StepResult;
 }
 
-/// The threads and their work.
+/// The threads and their queries.
 #[derive(Default)]
 pub(super) struct Pool {
-    work: Mutex<Work>,
+    state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Work {
-    waiting: Vec<Waiting>,
+struct State {
+    waiting: Vec<WaitingQuery>,
     threads: usize,
-    /// How many threads are running a query.
+    /// The number of threads that are running a query.
     busy: usize,
-    /// How many of these run one that got no response last time.
+    /// The number of these whose query got no response to its last step.
     slow: usize,
 }
 
-struct Waiting {
-    due: Instant,
+struct WaitingQuery {
+    next_step_at: Instant,
     slow: bool,
     query: Box<dyn Query>,
 }
 
-impl Work {
-    /// The query that is due first, of those that may run, and how long until then.
+impl State {
+    /// The index of the query to run next, of those that may run, and the time until then.
     fn next(&self) -> Option<(usize, Duration)> {
-        let may = self.waiting.iter().enumerate().filter(|(_, waiting)| !waiting.slow || self.slow < SLOW_MAX);
-        let first = may.min_by_key(|(_, waiting)| waiting.due);
-        first.map(|(index, waiting)| (index, waiting.due.saturating_duration_since(Instant::now())))
+        let runnable = self.waiting.iter().enumerate().filter(|(_, waiting)| !waiting.slow || self.slow < SLOW_MAX);
+        let first = runnable.min_by_key(|(_, waiting)| waiting.next_step_at);
+        first.map(|(index, waiting)| (index, waiting.next_step_at.saturating_duration_since(Instant::now())))
     }
 
-    /// Whether there are threads for all queries, or as many as allowed.
+    /// Whether there is a thread for each query, or the maximum number of threads.
     fn has_enough_threads(&self) -> bool {
         self.threads >= THREADS_MAX || self.threads >= self.waiting.len() + self.busy
     }
 }
 
 impl Pool {
-    fn work(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts a query, to run beside the others.
+    /// Adds a query, which runs beside the others.
     pub fn submit(self: &Arc<Self>, query: Box<dyn Query>) -> Result<(), Error> {
-        let mut work = self.work();
-        work.waiting.push(Waiting { due: Instant::now(), slow: false, query });
-        if work.has_enough_threads() {
+        let mut state = self.lock();
+        state.waiting.push(WaitingQuery { next_step_at: Instant::now(), slow: false, query });
+        if state.has_enough_threads() {
             self.changed.notify_one();
             return Ok(());
         }
         let pool = Arc::clone(self);
         match spawn("kafka-settle", move || pool.serve()) {
-            Ok(()) => work.threads += 1,
-            // The existing threads will run it.
-            Err(error) if work.threads > 0 => tracing::debug!("{error}"),
+            Ok(()) => state.threads += 1,
+            // The existing threads will run the query.
+            Err(error) if state.threads > 0 => tracing::debug!("{error}"),
             Err(error) => {
-                work.waiting.pop();
+                state.waiting.pop();
                 return Err(error);
             }
         }
@@ -104,44 +104,44 @@ impl Pool {
 
     /// A thread's loop, until there is no more work.
     fn serve(&self) {
-        while let Some(Waiting { slow, mut query, .. }) = self.take() {
+        while let Some(WaitingQuery { slow, mut query, .. }) = self.take() {
             // The panic was logged where it happened; the waiting caller notices that the query was dropped.
-            let next = catch_unwind(AssertUnwindSafe(|| query.step())).unwrap_or(Next::Done);
+            let next = catch_unwind(AssertUnwindSafe(|| query.step())).unwrap_or(StepResult::Done);
             let (after, again) = match next {
-                Next::Done => (None, false),
-                Next::After(pause) => (Some(pause), false),
-                Next::Retry(pause) => (Some(pause), true),
+                StepResult::Done => (None, false),
+                StepResult::After(pause) => (Some(pause), false),
+                StepResult::Retry(pause) => (Some(pause), true),
             };
-            let mut work = self.work();
-            work.busy -= 1;
-            work.slow -= usize::from(slow);
+            let mut state = self.lock();
+            state.busy -= 1;
+            state.slow -= usize::from(slow);
             if let Some(pause) = after {
-                work.waiting.push(Waiting { due: Instant::now() + pause, slow: again, query });
+                state.waiting.push(WaitingQuery { next_step_at: Instant::now() + pause, slow: again, query });
             }
             self.changed.notify_one();
         }
     }
 
-    /// Waits until a query is due; `None` if there has been nothing to do for a while.
-    fn take(&self) -> Option<Waiting> {
-        let mut work = self.work();
+    /// Waits until a query is due; `None` if there has been no query for [`IDLE_MAX`].
+    fn take(&self) -> Option<WaitingQuery> {
+        let mut state = self.lock();
         let since = Instant::now();
         loop {
-            let pause = match work.next() {
+            let pause = match state.next() {
                 Some((index, until)) if until.is_zero() => {
-                    let taken = work.waiting.swap_remove(index);
-                    work.busy += 1;
-                    work.slow += usize::from(taken.slow);
+                    let taken = state.waiting.swap_remove(index);
+                    state.busy += 1;
+                    state.slow += usize::from(taken.slow);
                     return Some(taken);
                 }
                 Some((_, until)) => until,
-                None if work.waiting.is_empty() && since.elapsed() >= IDLE_MAX => {
-                    work.threads -= 1;
+                None if state.waiting.is_empty() && since.elapsed() >= IDLE_MAX => {
+                    state.threads -= 1;
                     return None;
                 }
                 None => IDLE_MAX,
             };
-            work = self.changed.wait_timeout(work, pause).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -154,49 +154,56 @@ mod tests {
 
     const WAIT_MAX: Duration = Duration::from_secs(30);
 
-    /// Counts how many run at the same time.
+    /// Counts the queries that run at the same time.
     #[derive(Default)]
     struct Counts {
         now: AtomicUsize,
-        most: AtomicUsize,
+        peak: AtomicUsize,
         done: AtomicUsize,
     }
 
     struct TestQuery {
         counts: Arc<Counts>,
         steps: usize,
-        answered: bool,
-        takes: Duration,
+        gets_response: bool,
+        duration: Duration,
     }
 
     impl Query for TestQuery {
-        fn step(&mut self) -> Next {
+        fn step(&mut self) -> StepResult {
             let now = self.counts.now.fetch_add(1, Ordering::SeqCst) + 1;
-            self.counts.most.fetch_max(now, Ordering::SeqCst);
-            std::thread::sleep(self.takes);
+            self.counts.peak.fetch_max(now, Ordering::SeqCst);
+            std::thread::sleep(self.duration);
             self.counts.now.fetch_sub(1, Ordering::SeqCst);
             if self.steps == 0 {
                 self.counts.done.fetch_add(1, Ordering::SeqCst);
-                return Next::Done;
+                return StepResult::Done;
             }
             self.steps -= 1;
             let pause = Duration::from_millis(1);
-            if self.answered { Next::After(pause) } else { Next::Retry(pause) }
+            if self.gets_response { StepResult::After(pause) } else { StepResult::Retry(pause) }
         }
     }
 
-    fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    fn wait(what: &str, mut condition: impl FnMut() -> bool) {
         let deadline = Instant::now() + WAIT_MAX;
-        while !is_so() {
+        while !condition() {
             assert!(Instant::now() < deadline, "{what}");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    fn submit(pool: &Arc<Pool>, counts: &Arc<Counts>, count: usize, steps: usize, answered: bool, takes_ms: u64) {
+    fn submit(
+        pool: &Arc<Pool>,
+        counts: &Arc<Counts>,
+        count: usize,
+        steps: usize,
+        gets_response: bool,
+        duration_ms: u64,
+    ) {
         for _ in 0..count {
-            let takes = Duration::from_millis(takes_ms);
-            let query = TestQuery { counts: Arc::clone(counts), steps, answered, takes };
+            let duration = Duration::from_millis(duration_ms);
+            let query = TestQuery { counts: Arc::clone(counts), steps, gets_response, duration };
             pool.submit(Box::new(query)).unwrap();
         }
     }
@@ -205,20 +212,20 @@ mod tests {
     fn thread_count_is_bounded_and_drops_to_none_when_idle() {
         let (pool, counts) = (Arc::new(Pool::default()), Arc::new(Counts::default()));
         submit(&pool, &counts, 300, 3, true, 5);
-        wait("all have an answer", || counts.done.load(Ordering::SeqCst) == 300);
-        let most = counts.most.load(Ordering::SeqCst);
-        assert!((2..=THREADS_MAX).contains(&most), "{most} at the same time");
-        wait("the threads end", || pool.work().threads == 0);
+        wait("all queries have finished", || counts.done.load(Ordering::SeqCst) == 300);
+        let peak = counts.peak.load(Ordering::SeqCst);
+        assert!((2..=THREADS_MAX).contains(&peak), "{peak} at the same time");
+        wait("the threads end", || pool.lock().threads == 0);
     }
 
     #[test]
     fn queries_without_response_do_not_hold_up_others() {
         let (pool, slow, quick) = (Arc::new(Pool::default()), Arc::new(Counts::default()), Arc::new(Counts::default()));
         submit(&pool, &slow, 100, usize::MAX, false, 50);
-        wait("all have run once", || pool.work().slow == SLOW_MAX);
+        wait("all slow queries have run once", || pool.lock().slow == SLOW_MAX);
         submit(&pool, &quick, 100, 5, true, 1);
-        wait("the others have their answers", || {
-            assert!(pool.work().slow <= SLOW_MAX);
+        wait("the other queries have finished", || {
+            assert!(pool.lock().slow <= SLOW_MAX);
             quick.done.load(Ordering::SeqCst) == 100
         });
     }
@@ -227,13 +234,13 @@ mod tests {
     fn panicking_query_does_not_end_its_thread() {
         struct Panics;
         impl Query for Panics {
-            fn step(&mut self) -> Next {
+            fn step(&mut self) -> StepResult {
                 panic!("on purpose");
             }
         }
         let (pool, counts) = (Arc::new(Pool::default()), Arc::new(Counts::default()));
         (0..2 * THREADS_MAX).for_each(|_| pool.submit(Box::new(Panics)).unwrap());
         submit(&pool, &counts, 10, 2, true, 1);
-        wait("the others have their answers", || counts.done.load(Ordering::SeqCst) == 10);
+        wait("the other queries have finished", || counts.done.load(Ordering::SeqCst) == 10);
     }
 }

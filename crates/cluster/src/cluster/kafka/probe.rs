@@ -1,6 +1,6 @@
-//! Looks at what a changelog holds from an offset on: its first committed record there, using a shared client.
+//! Finds the first committed record of a changelog from an offset on, using a shared client.
 //!
-//! **Failure**: what cannot be read in time, or is no longer there, is [`ErrorKind::Retry`]; a missing right is
+//! **Failure**: a record that cannot be read in time, or no longer exists, is [`ErrorKind::Retry`]; a missing right is
 //! [`ErrorKind::Refused`].
 
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::record::TopicPartition;
 /// How long to wait for a leader's response to a request that only wakes up its connection.
 const WAKE_DEADLINE: Duration = Duration::from_millis(100);
 
-/// What `changelog`, which holds `start` to `end`, all of it decided, has from `from` on.
+/// The first committed record of `changelog` from `from` on. The changelog holds the offsets from `start` to `end`, and
+/// all transactions in them have ended.
 pub(super) fn probe(
     client: &Arc<Client>,
     changelog: &TopicPartition,
@@ -28,14 +29,14 @@ pub(super) fn probe(
         return Ok(Seen { from, first: None });
     }
     let deadline = Instant::now() + patience;
-    let mut reader = Reader::on(client, changelog, from.0, None)?;
+    let mut reader = Reader::with_client(client, changelog, from.0, None)?;
     // The thread of the leader's connection sleeps for up to a second while nothing is fetched. The response does not
     // matter: the fetch meets any error, too.
     let _ = client.query_watermarks(&c_string(&changelog.topic)?, changelog.partition, WAKE_DEADLINE);
     let mut batch = Batch::default();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        // Records that were removed meanwhile are no reason to stop.
+        // If records were removed meanwhile, a new attempt may succeed.
         reader.read(&mut batch, 1, left).map_err(|error| match error.is_denied() {
             true => error,
             false => Error { kind: ErrorKind::Retry, ..error },
@@ -47,7 +48,7 @@ pub(super) fn probe(
         if left.is_zero() {
             return Err(Error::new(
                 ErrorKind::Retry,
-                format!("looking at {changelog} from offset {from} on: no answer"),
+                format!("looking at {changelog} from offset {from} on: no response"),
             ));
         }
     }

@@ -1,15 +1,15 @@
-//! A transactional producer: records are sent from the lane's thread, delivery reports are taken on a thread
-//! that always polls, and every transactional call runs on a third thread, so that one which never
-//! returns holds up nothing else.
+//! A transactional producer: records are sent from the lane's thread, delivery reports are received on a thread
+//! that always polls, and every transactional call runs on a third thread, so that a call that never
+//! returns blocks nothing else.
 //!
 //! Invariants: at most one call is in progress; a commit whose caller gave up before the offsets were
-//! added never goes on to end the transaction; a call that was given up keeps the client alive until it
-//! returns, and nothing else.
+//! added never ends the transaction; a call that was given up keeps only the client alive until it
+//! returns.
 //!
 //! **Failure**: see [`Failure::transactional`]. A commit that exceeds its deadline is
-//! [`ErrorKind::Unknown`], unless it is certain that it was not yet requested. After a connection broke around
-//! the end of a transaction, every further transaction is refused as [`ErrorKind::Fenced`]: a late copy of the request could
-//! end it.
+//! [`ErrorKind::Unknown`], unless the end of the transaction was certainly not requested yet. After a connection broke
+//! around the end of a transaction, every further transaction is refused as [`ErrorKind::Fenced`]: a late copy of the
+//! request could end it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -23,15 +23,15 @@ use super::metadata::Metadata;
 use super::native::{Client, List, Listener, SendBatch, Topic, c_string};
 use super::properties::Properties;
 use super::send::{Patience, SEND_RECORDS_MAX};
-use super::threads::{Caller, Pending, Reports, Watched};
+use super::threads::{CallOutcome, CallThread, PendingCall, Reports};
 use crate::cluster::{self, DeliveryFailure, Error, ErrorKind, Message, OffsetCommit, Ticket};
 use crate::record::TopicPartition;
 
-/// How long to wait for a first response, attempt by attempt.
+/// How long each attempt waits for a first response.
 const CONNECT_WAITS_MS: [u64; 7] = [8, 12, 20, 40, 80, 160, 320];
 /// How long librdkafka waits within one attempt, so that a deadline is noticed in time.
 const ATTEMPT: Duration = Duration::from_secs(5);
-/// Added to a call's own deadline before it is given up.
+/// How long after its own deadline a call is given up.
 const GRACE: Duration = Duration::from_secs(2);
 /// Pause between two attempts at a call that may be repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
@@ -39,63 +39,63 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 const FLUSH_AHEAD: Duration = Duration::from_millis(100);
 /// How long a broker usually takes to write a transaction's markers.
 const MARKERS_WAIT: Duration = Duration::from_millis(3);
-/// A transaction shorter than this notices if its partitions are rejected at first.
-const SHORT: Duration = Duration::from_millis(50);
+/// A transaction shorter than this is delayed if its partitions are rejected at first.
+const SHORT_TRANSACTION: Duration = Duration::from_millis(50);
 
-/// A commit has not requested the end of its transaction yet.
+/// Phase of a commit: it has not requested the end of its transaction yet.
 const PREPARING: u8 = 0;
-/// It has, or is about to.
+/// Phase of a commit: it has requested the end, or is about to.
 const ENDING: u8 = 1;
-/// Its caller gave up first: it must not.
+/// Phase of a commit: its caller gave up first, so it must not request the end.
 const GIVEN_UP: u8 = 2;
 
 /// A transactional producer. See [`cluster::Producer`].
 pub struct Producer {
     id: String,
     client: Arc<Client>,
-    caller: Caller,
+    caller: CallThread,
     reports: Arc<Reports>,
     topics: TopicHandles,
     delivery_timeout: Duration,
     transaction_timeout: Duration,
-    /// Whether every request of the last commit got its response.
-    answered: bool,
+    /// Whether every request of the last commit got a response.
+    was_commit_answered: bool,
     begun_at: Instant,
     /// The last transaction whose commit was requested.
-    ended: Option<Ended>,
+    last_ended: Option<EndedTransaction>,
 }
 
 type TopicHandles = HashMap<Box<str>, Topic, ahash::RandomState>;
 
-/// A transaction that has ended, as far as the client knows.
+/// A transaction whose commit has returned.
 #[derive(Clone, Copy)]
-struct Ended {
+struct EndedTransaction {
     at: Instant,
     lasted: Duration,
 }
 
-impl Ended {
+impl EndedTransaction {
     /// How long to wait before the next transaction. The broker writes the markers after its response, and rejects the
-    /// next transaction's partitions until then; librdkafka then retries after 20 ms, which no setting
-    /// changes. A long transaction does not notice: its partitions are registered while records are still coming
-    /// in; and after a short one, the next is usually short too. Aborts are rare and not considered here.
+    /// next transaction's partitions until then; librdkafka then retries after 20 ms, which no setting changes. A long
+    /// transaction is not delayed by that: its partitions are added while its records are still being sent; but after a
+    /// short transaction, the next is usually short too. Aborts are rare and not considered here.
     fn pause(self, now: Instant) -> Duration {
-        if self.lasted >= SHORT {
+        if self.lasted >= SHORT_TRANSACTION {
             return Duration::ZERO;
         }
         (self.at + MARKERS_WAIT).saturating_duration_since(now)
     }
 }
 
-/// Connects the client to a broker before it looks for the coordinator: without a connection it would look again only
-/// half a second later (`rd_kafka_txn_coord_query`). The broker is chosen at random, now and then among those
+/// Connects the client to a broker before it looks up the coordinator: without a connection it would repeat the lookup
+/// only half a second later (`rd_kafka_txn_coord_query`). The broker is chosen at random, now and then among those
 /// known by name only (`rd_kafka_connect_any`); each query makes it choose again.
 fn connect(client: &Client) {
     let _ = CONNECT_WAITS_MS.into_iter().any(|wait| client.ask_for_topics(Duration::from_millis(wait)));
 }
 
 impl Producer {
-    /// Opens a producer; whatever was open under its id has been aborted.
+    /// Opens a producer; a transaction that was open under its id has been aborted.
     pub(super) fn open(properties: &Properties, id: &str) -> Result<Self, Error> {
         let transaction_timeout = Duration::from_millis(properties.transaction_timeout_ms()?);
         let delivery_timeout = Duration::from_millis(properties.delivery_timeout_ms()?);
@@ -103,24 +103,24 @@ impl Producer {
         let (delivered, broke) = (Arc::clone(&reports), Arc::clone(&reports));
         let listener = Listener::new(
             move |opaque, offset| delivered.delivered(opaque, offset),
-            move || broke.broke(Instant::now()),
+            move || broke.note_broken_connection(Instant::now()),
         );
         let client = Client::with(&properties.with("transactional.id", id), Some(listener))?;
-        let caller = Caller::start(Arc::clone(&client), Arc::clone(&reports))?;
+        let caller = CallThread::start(Arc::clone(&client), Arc::clone(&reports))?;
         let what = format!("opening the transactional id {id}");
         let trouble = Arc::clone(&reports);
         let opened = caller.call(INIT_DEADLINE + GRACE, move |client| {
             connect(client);
-            until(Instant::now() + INIT_DEADLINE, |wait| {
+            retry_until(Instant::now() + INIT_DEADLINE, |wait| {
                 let failure = client.init_transactions(wait)?;
-                // The cause of a timeout may be a wrong password: no need to retry that.
+                // A timeout may be caused by a wrong password, which a retry does not help.
                 Some(trouble.take_trouble().unwrap_or(failure))
             })
         });
         let failure = match opened {
-            Watched::Done(Ok(())) => None,
-            Watched::Done(Err(failure)) => Some(failure.transactional(&what, ErrorKind::Retry)),
-            Watched::GivenUp => Some(Error::new(ErrorKind::Retry, format!("{what}: no answer"))),
+            CallOutcome::Done(Ok(())) => None,
+            CallOutcome::Done(Err(failure)) => Some(failure.transactional(&what, ErrorKind::Retry)),
+            CallOutcome::GivenUp => Some(Error::new(ErrorKind::Retry, format!("{what}: no response"))),
         };
         if let Some(error) = failure {
             return Err(error);
@@ -135,14 +135,14 @@ impl Producer {
             topics,
             delivery_timeout,
             transaction_timeout,
-            answered: true,
+            was_commit_answered: true,
             begun_at: Instant::now(),
-            ended: None,
+            last_ended: None,
         })
     }
 
-    /// Adds the offsets, on the calls' thread. Of the errors, only the group's rejection of the membership counts as a
-    /// response.
+    /// Adds the offsets, on the calls' thread. Among the errors, only the group's rejection of the membership certainly
+    /// is a response.
     fn add_offsets(
         client: &Client,
         offsets: &List,
@@ -150,8 +150,8 @@ impl Producer {
         deadline: Instant,
         answered: &AtomicBool,
     ) -> Result<(), Error> {
-        until(deadline, |wait| client.send_offsets(offsets, group.proof(), wait))
-            // Whatever it was, nothing has been committed.
+        retry_until(deadline, |wait| client.send_offsets(offsets, group.proof(), wait))
+            // Whatever the failure, no offset has been committed.
             .map_err(|failure| {
                 answered.store(failure.is_stale_membership(), Ordering::Release);
                 failure.transactional("adding the offsets to the transaction", ErrorKind::Abort)
@@ -163,10 +163,10 @@ impl Producer {
             )
     }
 
-    /// Waits, on the calls' thread, until the records' offsets are known, if any are expected. The end of the
-    /// transaction reports records that failed.
+    /// Waits, on the calls' thread, until the records' offsets are known, if there are expected offsets. The end of the
+    /// transaction reports failed records.
     fn check_deliveries(client: &Client, reports: &Reports, deadline: Instant) -> Result<(), Error> {
-        if !reports.expects() {
+        if !reports.has_expectations() {
             return Ok(());
         }
         while !client.flush(FLUSH_AHEAD) && !reports.has_failed() {
@@ -174,18 +174,18 @@ impl Producer {
                 return Err(Error::new(ErrorKind::Abort, "the records were not delivered in time"));
             }
         }
-        let Some((number, offset)) = reports.below_expected() else { return Ok(()) };
+        let Some((number, offset)) = reports.find_below_expected() else { return Ok(()) };
         let message =
             format!("a record with number {number} was written at offset {offset}, where other records were before");
         Err(Error::new(ErrorKind::Abort, message))
     }
 
-    /// Asks for the commit, has `wait` wait for it, and notes what came of it.
-    fn commit_by(
+    /// Requests the commit, lets `wait` wait for it, and records the outcome.
+    fn commit_with(
         &mut self,
         offsets: &[OffsetCommit],
         group: Metadata,
-        wait: impl FnOnce(&Client, Pending<'_, Result<(), Error>>) -> Watched<Result<(), Error>>,
+        wait: impl FnOnce(&Client, PendingCall<'_, Result<(), Error>>) -> CallOutcome<Result<(), Error>>,
     ) -> Result<(), Error> {
         const WHAT: &str = "committing the transaction";
         let mut list = List::new(offsets.len());
@@ -196,7 +196,7 @@ impl Producer {
             group.epochs().note_committed(partition, committed.offset, epoch);
         }
         let asked = Instant::now();
-        self.reports.asked_to_end(asked);
+        self.reports.note_end_request(asked);
         let deadline = asked + self.transaction_timeout;
         let phase = Arc::new(AtomicU8::new(PREPARING));
         let shared = Arc::clone(&phase);
@@ -205,35 +205,37 @@ impl Producer {
         let pending = self.caller.begin(self.transaction_timeout + GRACE, move |client| {
             Self::add_offsets(client, &list, &group, deadline, &all_answered)?;
             Self::check_deliveries(client, &reports, deadline)?;
-            let may_end = shared.compare_exchange(PREPARING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok();
-            if !may_end {
+            let is_still_wanted =
+                shared.compare_exchange(PREPARING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok();
+            if !is_still_wanted {
                 return Err(Error::new(ErrorKind::Abort, "the commit was given up before the transaction ended"));
             }
-            Self::end(client, deadline)
+            Self::end_transaction(client, deadline)
         });
         let committed = wait(&self.client, pending);
         let answered_at = Instant::now();
-        self.reports.answered(answered_at);
-        self.ended = Some(Ended { at: answered_at, lasted: answered_at - self.begun_at });
-        self.answered = matches!(committed, Watched::Done(Ok(()))) || answered.load(Ordering::Acquire);
+        self.reports.note_end_response(answered_at);
+        self.last_ended = Some(EndedTransaction { at: answered_at, lasted: answered_at - self.begun_at });
+        self.was_commit_answered = matches!(committed, CallOutcome::Done(Ok(()))) || answered.load(Ordering::Acquire);
         match committed {
-            Watched::Done(result) => result,
-            Watched::GivenUp => {
-                let unasked = phase.compare_exchange(PREPARING, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire).is_ok();
-                let kind = if unasked { ErrorKind::Abort } else { ErrorKind::Unknown };
-                Err(Error::new(kind, format!("{WHAT}: no answer")))
+            CallOutcome::Done(result) => result,
+            CallOutcome::GivenUp => {
+                let is_unrequested =
+                    phase.compare_exchange(PREPARING, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire).is_ok();
+                let kind = if is_unrequested { ErrorKind::Abort } else { ErrorKind::Unknown };
+                Err(Error::new(kind, format!("{WHAT}: no response")))
             }
         }
     }
 
     /// Ends the transaction, on the calls' thread.
-    fn end(client: &Client, deadline: Instant) -> Result<(), Error> {
-        until(deadline, |wait| client.commit_transaction(wait))
+    fn end_transaction(client: &Client, deadline: Instant) -> Result<(), Error> {
+        retry_until(deadline, |wait| client.commit_transaction(wait))
             .map_err(|failure| failure.transactional("committing the transaction", ErrorKind::Unknown))
     }
 }
 
-/// The handle of the topic `name`, kept in `topics`.
+/// The handle of the topic `name`, cached in `topics`.
 fn topic<'t>(topics: &'t mut TopicHandles, client: &Arc<Client>, name: &str) -> Result<&'t Topic, Error> {
     if !topics.contains_key(name) {
         let topic = Topic::new(client, &c_string(name)?).map_err(|failure| failure.plain(name))?;
@@ -242,14 +244,14 @@ fn topic<'t>(topics: &'t mut TopicHandles, client: &Arc<Client>, name: &str) -> 
     Ok(&topics[name])
 }
 
-/// Makes an error `Fenced` if the producer is lost: a record that it does not accept is not its task's trouble.
-fn as_doubted(reports: &Reports, error: Error) -> Error {
-    let lost = error.kind == ErrorKind::Abort && reports.is_doubted();
+/// Turns an error into `Fenced` if the producer can no longer be used: the rejected record is not the cause then.
+fn fenced_if_in_doubt(reports: &Reports, error: Error) -> Error {
+    let lost = error.kind == ErrorKind::Abort && reports.is_in_doubt();
     if lost { Error { kind: ErrorKind::Fenced, ..error } } else { error }
 }
 
-/// Repeats a call for as long as that is allowed, until the deadline; `call` is passed how long it may wait.
-fn until(deadline: Instant, mut call: impl FnMut(Duration) -> Option<Failure>) -> Result<(), Failure> {
+/// Repeats a call until the deadline, as long as its failures are retriable; `call` receives the time that it may wait.
+fn retry_until(deadline: Instant, mut call: impl FnMut(Duration) -> Option<Failure>) -> Result<(), Failure> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let Some(failure) = call(left.min(ATTEMPT)) else { return Ok(()) };
@@ -270,20 +272,20 @@ impl cluster::Producer for Producer {
 
     fn begin(&mut self) -> Result<(), Error> {
         const WHAT: &str = "beginning a transaction";
-        if self.reports.is_doubted() {
+        if self.reports.is_in_doubt() {
             let message = "a connection broke while a transaction ended: a new producer is needed to be certain";
             return Err(Error::new(ErrorKind::Fenced, message));
         }
-        if let Some(ended) = self.ended {
+        if let Some(ended) = self.last_ended {
             std::thread::sleep(ended.pause(Instant::now()));
         }
-        self.reports.begun();
+        self.reports.clear_expectations();
         let begun = self.caller.call(ATTEMPT + GRACE, |client| client.begin_transaction());
         self.begun_at = Instant::now();
         match begun {
-            Watched::Done(None) => Ok(()),
-            Watched::Done(Some(failure)) => Err(failure.transactional(WHAT, ErrorKind::Unknown)),
-            Watched::GivenUp => Err(Error::new(ErrorKind::Unknown, format!("{WHAT}: no answer"))),
+            CallOutcome::Done(None) => Ok(()),
+            CallOutcome::Done(Some(failure)) => Err(failure.transactional(WHAT, ErrorKind::Unknown)),
+            CallOutcome::GivenUp => Err(Error::new(ErrorKind::Unknown, format!("{WHAT}: no response"))),
         }
     }
 
@@ -294,7 +296,7 @@ impl cluster::Producer for Producer {
         while let Some(failure) = topic.produce(opaque, message) {
             patience
                 .wait_or_fail(&failure, message.topic, message.partition)
-                .map_err(|error| as_doubted(reports, error))?;
+                .map_err(|error| fenced_if_in_doubt(reports, error))?;
         }
         Ok(())
     }
@@ -316,7 +318,9 @@ impl cluster::Producer for Producer {
             let mut patience = Patience::new(*delivery_timeout);
             // Records that are accepted leave the batch.
             while let Some(failure) = topic.produce_all(to.partition, &mut batch) {
-                patience.wait_or_fail(&failure, &to.topic, to.partition).map_err(|error| as_doubted(reports, error))?;
+                patience
+                    .wait_or_fail(&failure, &to.topic, to.partition)
+                    .map_err(|error| fenced_if_in_doubt(reports, error))?;
             }
         }
     }
@@ -326,7 +330,7 @@ impl cluster::Producer for Producer {
     }
 
     fn in_flight(&self) -> usize {
-        // A record counts until its report was recorded.
+        // A record counts as in flight until its delivery report was recorded.
         self.client.in_flight()
     }
 
@@ -343,9 +347,9 @@ impl cluster::Producer for Producer {
     }
 
     fn commit(&mut self, offsets: &[OffsetCommit], group: Metadata) -> Result<(), Error> {
-        self.commit_by(offsets, group, |client, pending| {
+        self.commit_with(offsets, group, |client, pending| {
             // The records need not wait for the offsets to be added.
-            if pending.is_taken() {
+            if pending.is_accepted() {
                 client.flush(FLUSH_AHEAD);
             }
             pending.wait()
@@ -358,13 +362,13 @@ impl cluster::Producer for Producer {
         group: Metadata,
         meanwhile: &mut dyn FnMut(Duration),
     ) -> Result<(), Error> {
-        self.commit_by(offsets, group, |client, mut pending| {
+        self.commit_with(offsets, group, |client, mut pending| {
             loop {
-                match pending.look() {
+                match pending.try_outcome() {
                     Ok(committed) => return committed,
                     Err(still) => pending = still,
                 }
-                // As above: records linger unless somebody waits for them.
+                // As in `commit`: a flush sends records that linger.
                 let is_delivered = client.in_flight() == 0 || client.flush(MEANWHILE_STEP);
                 meanwhile(if is_delivered { MEANWHILE_STEP } else { Duration::ZERO });
             }
@@ -372,24 +376,24 @@ impl cluster::Producer for Producer {
     }
 
     fn begins_in(&self) -> Duration {
-        self.ended.map_or(Duration::ZERO, |ended| ended.pause(Instant::now()))
+        self.last_ended.map_or(Duration::ZERO, |ended| ended.pause(Instant::now()))
     }
 
     fn is_fit(&self) -> bool {
-        self.answered && !self.reports.is_doubted()
+        self.was_commit_answered && !self.reports.is_in_doubt()
     }
 
     fn abort(&mut self) -> Result<(), Error> {
         const WHAT: &str = "aborting the transaction";
         let (asked, timeout) = (Instant::now(), self.transaction_timeout);
-        self.reports.asked_to_end(asked);
+        self.reports.note_end_request(asked);
         let aborted = self
             .caller
-            .call(timeout + GRACE, move |client| until(asked + timeout, |wait| client.abort_transaction(wait)));
-        self.reports.answered(Instant::now());
+            .call(timeout + GRACE, move |client| retry_until(asked + timeout, |wait| client.abort_transaction(wait)));
+        self.reports.note_end_response(Instant::now());
         match aborted {
-            Watched::Done(result) => result.map_err(|failure| failure.transactional(WHAT, ErrorKind::Unknown)),
-            Watched::GivenUp => Err(Error::new(ErrorKind::Unknown, format!("{WHAT}: no answer"))),
+            CallOutcome::Done(result) => result.map_err(|failure| failure.transactional(WHAT, ErrorKind::Unknown)),
+            CallOutcome::GivenUp => Err(Error::new(ErrorKind::Unknown, format!("{WHAT}: no response"))),
         }
     }
 }
@@ -399,9 +403,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn transaction_waits_only_for_markers_of_a_short_one() {
+    fn next_transaction_waits_only_for_the_markers_of_a_short_one() {
         let at = Instant::now();
-        let pause = |lasted, after| Ended { at, lasted }.pause(at + after);
+        let pause = |lasted, after| EndedTransaction { at, lasted }.pause(at + after);
         let (short, long) = (Duration::from_millis(49), Duration::from_millis(50));
         assert_eq!(pause(short, Duration::ZERO), MARKERS_WAIT);
         assert_eq!(pause(short, Duration::from_millis(1)), MARKERS_WAIT - Duration::from_millis(1));

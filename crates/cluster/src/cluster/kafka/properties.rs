@@ -1,5 +1,5 @@
 //! The librdkafka properties of each kind of client: ratchet's defaults, then the user's, then those
-//! that exactly-once depends on and that nobody may change.
+//! that exactly-once depends on and that the user cannot change.
 //!
 //! **Failure**: a property that ratchet sets itself, one that librdkafka does not know and an invalid value
 //! are [`ErrorKind::Refused`]. No message ever contains a value: it may be a password.
@@ -12,7 +12,7 @@ use super::oauth::{Credentials, Source};
 use super::unpack::RECORD_OVERHEAD_BYTES;
 use crate::cluster::{Contact, Error, ErrorKind, Queues};
 
-/// Properties that ratchet sets itself; giving one of them is an error.
+/// Properties that only ratchet sets; an error in the user's configuration.
 pub const OWNED: &[&str] = &[
     "acks",
     "allow.auto.create.topics",
@@ -43,7 +43,7 @@ pub const OWNED: &[&str] = &[
 /// Ratchet's defaults for every client.
 const COMMON: &[(&str, &str)] = &[
     ("client.id", "ratchet"),
-    // A restarted broker is found again within a second instead of ten.
+    // The connection to a restarted broker is restored within a second instead of ten.
     ("reconnect.backoff.max.ms", "1000"),
     ("statistics.interval.ms", "0"),
 ];
@@ -53,51 +53,51 @@ const CONSUMER: &[(&str, &str)] = &[
     ("check.crcs", "true"),
     // A full local queue is checked again soon: with the default of a second, a fast lane starves.
     ("fetch.queue.backoff.ms", "20"),
-    // A batch for which there was no memory is fetched again this late.
+    // How soon a batch for which there was no memory is fetched again.
     ("fetch.error.backoff.ms", "100"),
     // A new partition is fetched once the fetch in progress has returned: with the default of 500 ms, a
     // partition that moves to a quiet lane is not read for that long.
     ("fetch.wait.max.ms", "50"),
-    // A member learns of a rebalance from its heartbeat: all wait for the last one to learn of it.
+    // A member learns of a rebalance from its heartbeat: all members wait for the last one to learn of it.
     ("heartbeat.interval.ms", "100"),
     // How long a dead member's partitions remain assigned to it.
     ("session.timeout.ms", "10000"),
-    // How long to wait for a frozen broker that was asked for the coordinator: as long as for a dead member
-    // or transaction. librdkafka's minute is meant for large responses on slow networks; see FETCH_BYTES.
+    // How long to wait for a frozen broker to name the coordinator: as long as for a dead member or transaction.
+    // librdkafka's default of a minute is meant for large responses on slow networks; see FETCH_BYTES.
     ("socket.timeout.ms", "10000"),
 ];
 
-/// Beyond this number, queued records only push each other out of the processor's caches (measured: 100,000 are read at
+/// Beyond this number, queued records only evict each other from the processor's caches (measured: 100,000 are read at
 /// 5.0 M/s with 290 ns of CPU each, a million at 3.3 M/s with 470 ns).
-const WAITING_MAX: u64 = 100_000;
-const WAITING_MIN: u64 = 1_000;
-const WAITING_KBYTES_MAX: u64 = 65_536;
-const WAITING_KBYTES_MIN: u64 = 256;
+const QUEUED_RECORDS_MAX: u64 = 100_000;
+const QUEUED_RECORDS_MIN: u64 = 1_000;
+const QUEUED_KBYTES_MAX: u64 = 65_536;
+const QUEUED_KBYTES_MIN: u64 = 256;
 /// Fetch size of one partition: the default or less.
 const PARTITION_FETCH_BYTES: std::ops::RangeInclusive<u64> = 128 << 10..=1 << 20;
-/// Fetch size of all partitions of a broker. The response has to arrive within `socket.timeout.ms`, beside those that
-/// other lanes and brokers send over the same network: the largest is a quarter of what Java's clients request (50 MiB
-/// in 30 s).
+/// Fetch size of all partitions of a broker. The response has to arrive within `socket.timeout.ms`, together with the
+/// responses that other lanes receive over the same network: the largest is a quarter of what Java's clients request
+/// (50 MiB in 30 s).
 const FETCH_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
 
 impl Queues {
     /// A member's properties, for this `message.max.bytes`.
     pub(super) fn of_member(self, record_bytes: u64) -> Vec<(&'static str, String)> {
-        waiting(self.member_bytes, record_bytes)
+        queue_properties(self.member_bytes, record_bytes)
     }
 
     /// A reader's properties.
     pub(super) fn of_reader(self, record_bytes: u64) -> Vec<(&'static str, String)> {
-        waiting(self.reader_bytes, record_bytes)
+        queue_properties(self.reader_bytes, record_bytes)
     }
 }
 
-/// Properties that keep within `bytes`: a quarter for a response in transit, the rest for records and their overhead.
-/// librdkafka requires a response to have room for a record.
-fn waiting(bytes: u64, record_bytes: u64) -> Vec<(&'static str, String)> {
+/// Properties of queues that hold at most `bytes`: a quarter for a response in transit, the rest for records and their
+/// overhead. librdkafka requires a response to have room for a record.
+fn queue_properties(bytes: u64, record_bytes: u64) -> Vec<(&'static str, String)> {
     let quarter = bytes / 4;
-    let records = (quarter * 2 / RECORD_OVERHEAD_BYTES).clamp(WAITING_MIN, WAITING_MAX);
-    let kbytes = (quarter / 1024).clamp(WAITING_KBYTES_MIN, WAITING_KBYTES_MAX);
+    let records = (quarter * 2 / RECORD_OVERHEAD_BYTES).clamp(QUEUED_RECORDS_MIN, QUEUED_RECORDS_MAX);
+    let kbytes = (quarter / 1024).clamp(QUEUED_KBYTES_MIN, QUEUED_KBYTES_MAX);
     let partition_fetch = quarter.clamp(*PARTITION_FETCH_BYTES.start(), *PARTITION_FETCH_BYTES.end());
     let fetch = quarter.clamp(*FETCH_BYTES.start(), *FETCH_BYTES.end()).max(record_bytes);
     vec![
@@ -120,11 +120,11 @@ const PRODUCER: &[(&str, &str)] = &[
     // A transaction's markers trail its commit, and until they are written the next one has to
     // retry: with the default of 100 ms, transactions in close succession take that long each.
     ("retry.backoff.ms", "5"),
-    // How soon a first connection tries another broker if the first choice does not exist: a takeover waits for it.
+    // How soon a new client tries another broker if the first choice cannot be reached: a takeover waits for it.
     ("reconnect.backoff.ms", "20"),
 ];
 
-/// What every consumer gets, whatever the user says.
+/// Properties of every consumer, which the user cannot change.
 const CONSUMER_OWNED: &[(&str, &str)] = &[
     ("allow.auto.create.topics", "false"),
     ("auto.offset.reset", "error"),
@@ -134,15 +134,15 @@ const CONSUMER_OWNED: &[(&str, &str)] = &[
     ("partition.assignment.strategy", "cooperative-sticky"),
 ];
 
-/// The property that says how to log in, by both of its names.
+/// Both names of the property for the mechanism of the login.
 const MECHANISM: [&str; 2] = ["sasl.mechanism", "sasl.mechanisms"];
-/// The mechanism that librdkafka takes unless another is set.
+/// librdkafka's default mechanism.
 const KERBEROS: &str = "GSSAPI";
 const NO_KERBEROS: &str = "logins by Kerberos are not built into ratchet's librdkafka; set `sasl.mechanism` to \
                            SCRAM-SHA-512, SCRAM-SHA-256, PLAIN or OAUTHBEARER, or `security.protocol: ssl` with a \
                            client's certificate";
 
-/// Checks that a property does not ask for a login that is not built in.
+/// Checks that a property does not set a mechanism that is not built in.
 pub(super) fn check_mechanism(property: &str, value: &str) -> Result<(), Error> {
     if MECHANISM.contains(&property) && value.eq_ignore_ascii_case(KERBEROS) {
         return Err(refused(format!("the kafka property {property} is GSSAPI: {NO_KERBEROS}")));
@@ -153,9 +153,9 @@ pub(super) fn check_mechanism(property: &str, value: &str) -> Result<(), Error> 
 /// The role of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It reads, or only makes queries.
+    /// The client reads, or only makes queries.
     Consumer,
-    /// It writes.
+    /// The client writes.
     Producer,
 }
 
@@ -164,32 +164,32 @@ pub(super) enum Role {
 pub(super) struct Properties {
     role: Role,
     values: BTreeMap<String, String>,
-    /// Whose values are the user's.
-    given: Arc<BTreeSet<String>>,
+    /// The names of the properties that the user set.
+    user_names: Arc<BTreeSet<String>>,
     login: Arc<Login>,
     contact: Arc<Contact>,
-    /// Who gets tokens for the login, if it needs them and librdkafka does not make them itself.
+    /// The source of the login's tokens, if it needs tokens and librdkafka does not create them itself.
     tokens: Option<Arc<Source>>,
 }
 
 impl Properties {
-    /// A consumer's, read_committed unless changed by [`Properties::with`].
+    /// A consumer's properties, read_committed unless changed by [`Properties::with`].
     pub fn consumer(common: &BTreeMap<String, String>, own: &BTreeMap<String, String>) -> Result<Self, Error> {
         let mut values = layered(&[COMMON, CONSUMER], common, own)?;
         put_all(&mut values, CONSUMER_OWNED);
         put_all(&mut values, &[("isolation.level", "read_committed")]);
-        Self::of(Role::Consumer, values, named(common, own))
+        Self::of(Role::Consumer, values, user_names(common, own))
     }
 
-    /// A producer's, without the transactional id.
+    /// A producer's properties, without the transactional id.
     pub fn producer(common: &BTreeMap<String, String>, own: &BTreeMap<String, String>) -> Result<Self, Error> {
         let mut values = layered(&[COMMON, PRODUCER], common, own)?;
         // Successes are reported by an interceptor: see `native::Listener`.
         put_all(&mut values, &[("delivery.report.only.error", "true"), ("enable.idempotence", "true")]);
-        let mut properties = Self::of(Role::Producer, values, named(common, own))?;
+        let mut properties = Self::of(Role::Producer, values, user_names(common, own))?;
         let named = ["message.timeout.ms", "delivery.timeout.ms"];
         if !named.iter().any(|name| properties.values.contains_key(*name)) {
-            // Failed delivery of a record is known while its transaction is still alive.
+            // A delivery fails while its transaction is still open.
             let timeout_ms = properties.transaction_timeout_ms()? * 4 / 5;
             properties.values.insert("message.timeout.ms".to_owned(), timeout_ms.to_string());
         }
@@ -198,15 +198,15 @@ impl Properties {
 
     fn of(role: Role, values: BTreeMap<String, String>, given: Arc<BTreeSet<String>>) -> Result<Self, Error> {
         let tokens = Credentials::of(&values)?.map(Source::of).transpose()?;
-        Ok(Self { role, values, given, login: Arc::default(), contact: Arc::default(), tokens })
+        Ok(Self { role, values, user_names: given, login: Arc::default(), contact: Arc::default(), tokens })
     }
 
-    /// The same, sharing what is known of the brokers and of the login with `others`.
+    /// These properties, sharing the state of the login and of the brokers with `others`.
     pub fn sharing(self, others: &Self) -> Self {
         Self { login: Arc::clone(&others.login), contact: Arc::clone(&others.contact), ..self }
     }
 
-    /// What is known of the brokers.
+    /// The state of the brokers, as far as it is known.
     pub fn contact(&self) -> &Arc<Contact> {
         &self.contact
     }
@@ -216,21 +216,21 @@ impl Properties {
         &self.login
     }
 
-    /// The same with one property changed.
+    /// These properties with one changed.
     pub fn with(&self, name: &str, value: &str) -> Self {
         let mut changed = self.clone();
         changed.values.insert(name.to_owned(), value.to_owned());
         changed
     }
 
-    /// The same with this duration limited to `milliseconds`.
+    /// These properties with this duration limited to `milliseconds`.
     pub fn at_most(&self, name: &str, milliseconds: u64) -> Self {
-        // Anything but a number is rejected when a client is created with it.
-        let less = self.milliseconds(name).unwrap_or(milliseconds).min(milliseconds);
-        self.with(name, &less.to_string())
+        // A value that is not a number is rejected when a client is created with it.
+        let limited = self.milliseconds(name).unwrap_or(milliseconds).min(milliseconds);
+        self.with(name, &limited.to_string())
     }
 
-    /// After how long the broker aborts a transaction.
+    /// How long a transaction may last before the broker aborts it.
     pub fn transaction_timeout_ms(&self) -> Result<u64, Error> {
         self.milliseconds("transaction.timeout.ms")
     }
@@ -240,18 +240,18 @@ impl Properties {
         self.milliseconds("heartbeat.interval.ms")
     }
 
-    /// After how long an undelivered record is given up.
+    /// How long the delivery of a record may take before it fails.
     pub fn delivery_timeout_ms(&self) -> Result<u64, Error> {
         let name = "delivery.timeout.ms";
         self.milliseconds(if self.values.contains_key(name) { name } else { "message.timeout.ms" })
     }
 
-    /// Who gets tokens for the login, if it needs them and librdkafka does not make them itself.
+    /// The source of the login's tokens, if it needs tokens and librdkafka does not create them itself.
     pub fn tokens(&self) -> Option<&Arc<Source>> {
         self.tokens.as_ref()
     }
 
-    /// Whether librdkafka has to make tokens itself, again and again.
+    /// Whether librdkafka has to create tokens itself.
     pub fn makes_tokens(&self) -> bool {
         self.tokens.is_none() && self.mechanism().is_some_and(|mechanism| mechanism.eq_ignore_ascii_case("OAUTHBEARER"))
     }
@@ -260,7 +260,7 @@ impl Properties {
         MECHANISM.iter().find_map(|name| self.values.get(*name)).map(String::as_str)
     }
 
-    /// Checks that the way to log in is one that is built in: librdkafka itself says so only when it connects.
+    /// Checks that the mechanism of the login is built in: librdkafka itself reports an error only when it connects.
     pub fn check_login(&self) -> Result<(), Error> {
         let protocol = self.values.get("security.protocol").map_or("", String::as_str);
         let is_kerberos = self.mechanism().is_none_or(|mechanism| mechanism.eq_ignore_ascii_case(KERBEROS));
@@ -271,33 +271,33 @@ impl Properties {
         Ok(())
     }
 
-    /// The brokers to begin with, separated by commas.
+    /// The bootstrap servers, separated by commas.
     pub fn bootstrap(&self) -> &str {
         let named = ["bootstrap.servers", "metadata.broker.list"].map(|name| self.values.get(name));
         named.into_iter().flatten().next_back().map_or("", String::as_str)
     }
 
-    /// All of them, by their names: in this order librdkafka is given them, and the last of several names of the same
-    /// property counts.
+    /// All properties, sorted by name. They are passed to librdkafka in this order, so that of several names of the
+    /// same property the last one counts.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.values.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Whether the user gave this property by this name.
-    pub fn is_given(&self, name: &str) -> bool {
-        self.given.contains(name)
+    /// Whether the user set the property by this name.
+    pub fn is_set_by_user(&self, name: &str) -> bool {
+        self.user_names.contains(name)
     }
 
-    /// Which kind of client they are for.
+    /// The role of the client.
     pub fn role(&self) -> Role {
         self.role
     }
 
     /// `text` without the value of any property whose name says that it is secret.
     pub fn redact(&self, text: &str) -> String {
-        let secret =
+        let is_secret =
             |name: &str| ["password", "secret", "pem", "token", "jaas", "config"].iter().any(|s| name.contains(s));
-        let values = self.values.iter().filter(|(name, value)| secret(name) && !value.is_empty());
+        let values = self.values.iter().filter(|(name, value)| is_secret(name) && !value.is_empty());
         values.fold(text.to_owned(), |text, (_, value)| text.replace(value.as_str(), "***"))
     }
 
@@ -307,7 +307,7 @@ impl Properties {
     }
 }
 
-/// Defaults, then the properties for all clients, then those for this kind.
+/// Defaults, then the properties for all clients, then those for this role.
 fn layered(
     defaults: &[&[(&str, &str)]],
     common: &BTreeMap<String, String>,
@@ -329,7 +329,7 @@ fn layered(
     Ok(values)
 }
 
-fn named(common: &BTreeMap<String, String>, own: &BTreeMap<String, String>) -> Arc<BTreeSet<String>> {
+fn user_names(common: &BTreeMap<String, String>, own: &BTreeMap<String, String>) -> Arc<BTreeSet<String>> {
     Arc::new(common.keys().chain(own.keys()).cloned().collect())
 }
 
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn own_properties_override_common_ones_and_those_override_defaults() {
+    fn properties_of_a_role_override_common_ones_and_these_override_defaults() {
         let own = map(&[("linger.ms", "7")]);
         let properties = Properties::producer(&map(&[("linger.ms", "6"), ("client.id", "me")]), &own).unwrap();
         assert_eq!(properties.values["linger.ms"], "7");

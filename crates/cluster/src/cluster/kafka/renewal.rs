@@ -1,12 +1,13 @@
 //! When the client that queries the offsets of all groups is replaced.
 //!
-//! A new client starts from nothing: it connects, logs in and looks up coordinators. So a client is kept as long as that
-//! may still be under way ([`UNANSWERED_MAX`]). It has to be replaced in two cases:
+//! A new client first has to connect, log in and look up coordinators. So a client is kept while it may still be doing
+//! this ([`UNANSWERED_MAX`]). It has to be replaced in two cases:
 //!
-//! - It may be asking a former coordinator. librdkafka's admin calls cache each group's coordinator, and look it up again
-//!   only when the connection to it breaks. A former coordinator may answer NOT_COORDINATOR for ever, or be frozen.
-//! - Nobody waits for a query's answer any more. The query stays in the client, and librdkafka may end the process when it
-//!   times out, after an hour ([`super::native`]). So the client goes with the last caller that waits.
+//! - It may be asking a former coordinator. librdkafka's admin calls cache each group's coordinator, and look it up
+//!   again only when the connection to it breaks. A former coordinator may respond NOT_COORDINATOR for ever, or be
+//!   frozen.
+//! - No caller waits for a query's response any more. The query stays in the client, and librdkafka may end the process
+//!   when it times out, after an hour ([`super::native`]). So the client is dropped with the last caller that waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,30 +15,32 @@ use std::time::{Duration, Instant};
 
 use super::errors::Code;
 
-/// How long a client may go without the right coordinator's answer to a group.
+/// How long a client may be without a response from a group's right coordinator.
 const UNANSWERED_MAX: Duration = Duration::from_secs(10);
-/// How old a client is at least when NOT_COORDINATOR replaces it: other brokers may not know the new coordinator yet.
+/// The minimum age of a client that is replaced because of NOT_COORDINATOR: other brokers may not know the new
+/// coordinator yet.
 const AGE_MIN: Duration = Duration::from_millis(500);
 
 /// The client in use, and the state of each group's queries on it.
 pub(super) struct Renewal<C> {
     current: Option<(Arc<C>, Instant)>,
-    groups: HashMap<String, Group>,
+    groups: HashMap<String, GroupState>,
 }
 
-/// A group's queries.
+/// The state of a group's queries.
 #[derive(Clone, Copy, Debug, Default)]
-struct Group {
-    /// Whether a broker has answered a query on this client: it is connected, and the broker may be a former coordinator.
-    has_answered: bool,
-    /// Since when the right coordinator has not answered; `None` if no query is open.
+struct GroupState {
+    /// Whether a broker has responded to a query on this client: the client is connected, and the broker may be a
+    /// former coordinator.
+    has_response: bool,
+    /// Since when a response from the right coordinator has been missing; `None` if no query is open.
     unanswered_since: Option<Instant>,
-    /// How many callers repeat their query until it is answered.
+    /// The number of callers, which repeat their query until it has a response.
     callers: usize,
 }
 
-/// Whether an error comes from the right coordinator.
-fn is_of_coordinator(code: Code) -> bool {
+/// Whether an error is a response from the right coordinator.
+fn is_from_coordinator(code: Code) -> bool {
     matches!(
         code,
         Code::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS
@@ -47,22 +50,22 @@ fn is_of_coordinator(code: Code) -> bool {
     )
 }
 
-/// Whether an error is a broker's answer to a query: librdkafka's own codes are negative, and a login comes before all
+/// Whether an error is a broker's response to a query: librdkafka's own codes are negative, and a login precedes all
 /// queries.
-fn is_answer(code: Code) -> bool {
-    let is_brokers =
+fn is_broker_response(code: Code) -> bool {
+    let is_broker_code =
         code as i32 > Code::RD_KAFKA_RESP_ERR__END as i32 && code != Code::RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
-    is_brokers || code == Code::RD_KAFKA_RESP_ERR__PARTIAL
+    is_broker_code || code == Code::RD_KAFKA_RESP_ERR__PARTIAL
 }
 
-/// Whether a client of this age is replaced after a query has failed with this code.
-fn is_replaced(code: Code, has_answered: bool, unanswered: Duration, age: Duration) -> bool {
+/// Whether a client of this age has to be replaced after a query has failed with this code.
+fn is_replaced(code: Code, has_response: bool, unanswered: Duration, age: Duration) -> bool {
     match code {
-        code if is_of_coordinator(code) => false,
+        code if is_from_coordinator(code) => false,
         Code::RD_KAFKA_RESP_ERR_NOT_COORDINATOR => age >= AGE_MIN,
         // Such as COORDINATOR_NOT_AVAILABLE of a broker that starts or stops.
-        code if is_answer(code) => unanswered >= UNANSWERED_MAX,
-        _ => has_answered || unanswered >= UNANSWERED_MAX,
+        code if is_broker_response(code) => unanswered >= UNANSWERED_MAX,
+        _ => has_response || unanswered >= UNANSWERED_MAX,
     }
 }
 
@@ -86,45 +89,45 @@ impl<C> Renewal<C> {
         self.group(group).unanswered_since = Some(now);
     }
 
-    /// The right coordinator has answered.
-    pub fn answered(&mut self, client: &Arc<C>, group: &str) {
+    /// Notes a response from the right coordinator.
+    pub fn note_response(&mut self, client: &Arc<C>, group: &str) {
         if self.age(client, Instant::now()).is_some() {
             let group = self.group(group);
-            (group.has_answered, group.unanswered_since) = (true, None);
+            (group.has_response, group.unanswered_since) = (true, None);
         }
     }
 
-    /// A query has failed. Returns the client if it is replaced.
+    /// Notes a failed query. Returns the client if it is replaced.
     #[must_use]
-    pub fn failed(&mut self, client: &Arc<C>, group: &str, code: Code, now: Instant) -> Option<Arc<C>> {
+    pub fn note_failure(&mut self, client: &Arc<C>, group: &str, code: Code, now: Instant) -> Option<Arc<C>> {
         let age = self.age(client, now)?;
-        if is_of_coordinator(code) {
-            self.answered(client, group);
+        if is_from_coordinator(code) {
+            self.note_response(client, group);
             return None;
         }
         let group = self.group(group);
         let unanswered = group.unanswered_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        if is_replaced(code, group.has_answered, unanswered, age) {
+        if is_replaced(code, group.has_response, unanswered, age) {
             return self.take();
         }
-        group.has_answered |= is_answer(code);
+        group.has_response |= is_broker_response(code);
         None
     }
 
-    /// A caller begins to query the group.
-    pub fn enter(&mut self, group: &str) {
+    /// Adds a caller that queries the group.
+    pub fn add_caller(&mut self, group: &str) {
         self.group(group).callers += 1;
     }
 
-    /// A caller no longer queries the group. Returns the client if nobody waits for its answer any more.
+    /// Removes a caller. Returns the client if a query is open and no caller waits for its response any more.
     #[must_use]
-    pub fn leave(&mut self, group: &str) -> Option<Arc<C>> {
+    pub fn remove_caller(&mut self, group: &str) -> Option<Arc<C>> {
         let group = self.group(group);
         group.callers = group.callers.saturating_sub(1);
         if group.callers == 0 && group.unanswered_since.is_some() { self.take() } else { None }
     }
 
-    fn group(&mut self, group: &str) -> &mut Group {
+    fn group(&mut self, group: &str) -> &mut GroupState {
         self.groups.entry(group.to_owned()).or_default()
     }
 
@@ -134,10 +137,10 @@ impl<C> Renewal<C> {
         Some(now.saturating_duration_since(*since))
     }
 
-    /// Takes the client out of use, with all that is known of it.
+    /// Takes the client out of use, and forgets the state of its queries.
     fn take(&mut self) -> Option<Arc<C>> {
         for group in self.groups.values_mut() {
-            *group = Group { callers: group.callers, ..Group::default() };
+            *group = GroupState { callers: group.callers, ..GroupState::default() };
         }
         self.current.take().map(|(client, _)| client)
     }
@@ -155,9 +158,9 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// The same after this time on a new client.
-    fn is_replaced_after(code: Code, has_answered: bool, unanswered: Duration) -> bool {
-        is_replaced(code, has_answered, unanswered, unanswered)
+    /// [`is_replaced`] for a client that has been waiting for a response since it was new.
+    fn is_replaced_after(code: Code, has_response: bool, unanswered: Duration) -> bool {
+        is_replaced(code, has_response, unanswered, unanswered)
     }
 
     #[test]
@@ -172,18 +175,18 @@ mod tests {
     #[test]
     fn client_that_may_ask_a_former_coordinator_is_replaced() {
         assert!(is_replaced_after(LATE, true, ms(250)), "the coordinator may be frozen");
-        for has_answered in [false, true] {
-            assert!(is_replaced_after(MOVED, has_answered, AGE_MIN));
-            assert!(!is_replaced_after(MOVED, has_answered, AGE_MIN - ms(1)), "a new client would ask the same broker");
+        for has_response in [false, true] {
+            assert!(is_replaced_after(MOVED, has_response, AGE_MIN));
+            assert!(!is_replaced_after(MOVED, has_response, AGE_MIN - ms(1)), "a new client would ask the same broker");
         }
     }
 
     #[test]
-    fn passing_error_of_a_broker_does_not_replace_a_client() {
+    fn temporary_error_of_a_broker_does_not_replace_a_client() {
         for code in [NONE, Code::RD_KAFKA_RESP_ERR__PARTIAL, Code::RD_KAFKA_RESP_ERR_UNKNOWN] {
-            for has_answered in [false, true] {
-                assert!(!is_replaced_after(code, has_answered, UNANSWERED_MAX - ms(1)), "{code:?}");
-                assert!(is_replaced_after(code, has_answered, UNANSWERED_MAX), "{code:?}");
+            for has_response in [false, true] {
+                assert!(!is_replaced_after(code, has_response, UNANSWERED_MAX - ms(1)), "{code:?}");
+                assert!(is_replaced_after(code, has_response, UNANSWERED_MAX), "{code:?}");
             }
         }
         for code in [
@@ -209,39 +212,47 @@ mod tests {
         let start = Instant::now();
         let (mut renewal, client) = begun(start);
         for after in [250, 800] {
-            assert_eq!(renewal.failed(&client, "a", LATE, start + ms(after)), None);
+            assert_eq!(renewal.note_failure(&client, "a", LATE, start + ms(after)), None);
             assert_eq!(renewal.client("a", start + ms(after)), Some(Arc::clone(&client)));
         }
-        renewal.answered(&client, "a");
+        renewal.note_response(&client, "a");
         assert_eq!(renewal.client("a", start + ms(60_000)), Some(Arc::clone(&client)));
-        assert_eq!(renewal.failed(&client, "a", LATE, start + ms(60_250)), Some(Arc::clone(&client)), "it is frozen");
+        assert_eq!(
+            renewal.note_failure(&client, "a", LATE, start + ms(60_250)),
+            Some(Arc::clone(&client)),
+            "it is frozen"
+        );
         assert_eq!(renewal.client("a", start + ms(60_250)), None);
-        assert_eq!(renewal.failed(&client, "a", MOVED, start + ms(60_500)), None, "it is not in use any more");
+        assert_eq!(renewal.note_failure(&client, "a", MOVED, start + ms(60_500)), None, "it is no longer in use");
     }
 
     /// The coordinator of another group may be a broker that the client has yet to connect to.
     #[test]
-    fn answer_to_one_group_says_nothing_of_another() {
+    fn response_to_one_group_says_nothing_about_another() {
         let start = Instant::now();
         let (mut renewal, client) = begun(start);
-        renewal.answered(&client, "a");
+        renewal.note_response(&client, "a");
         assert_eq!(renewal.client("b", start), Some(Arc::clone(&client)));
-        assert_eq!(renewal.failed(&client, "b", LATE, start + ms(250)), None);
-        assert_eq!(renewal.failed(&client, "b", NONE, start + ms(300)), None);
-        assert_eq!(renewal.failed(&client, "b", LATE, start + ms(900)), Some(client), "a broker has answered for b");
+        assert_eq!(renewal.note_failure(&client, "b", LATE, start + ms(250)), None);
+        assert_eq!(renewal.note_failure(&client, "b", NONE, start + ms(300)), None);
+        assert_eq!(
+            renewal.note_failure(&client, "b", LATE, start + ms(900)),
+            Some(client),
+            "a broker has responded for b"
+        );
     }
 
     #[test]
-    fn client_goes_with_the_last_caller_that_waits() {
+    fn client_is_replaced_when_its_last_waiting_caller_leaves() {
         let start = Instant::now();
         let (mut renewal, client) = begun(start);
-        (0..2).for_each(|_| renewal.enter("a"));
-        assert_eq!(renewal.leave("a"), None, "another caller still waits");
-        assert_eq!(renewal.leave("a"), Some(client));
+        (0..2).for_each(|_| renewal.add_caller("a"));
+        assert_eq!(renewal.remove_caller("a"), None, "another caller still waits");
+        assert_eq!(renewal.remove_caller("a"), Some(client));
         let (mut renewal, client) = begun(start);
-        renewal.enter("a");
-        renewal.answered(&client, "a");
-        assert_eq!(renewal.leave("a"), None);
+        renewal.add_caller("a");
+        renewal.note_response(&client, "a");
+        assert_eq!(renewal.remove_caller("a"), None);
         assert_eq!(renewal.client("a", start), Some(client));
     }
 }

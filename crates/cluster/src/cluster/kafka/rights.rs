@@ -1,8 +1,8 @@
-//! Rights that a broker says are missing, and what to grant, for both data paths.
+//! Missing rights, and which right to grant, for both data paths.
 
 use super::wire::code;
 
-/// Whether a broker's code says that a right is missing.
+/// Whether a broker's error code says that a right is missing.
 pub(super) fn is_denial(code: i16) -> bool {
     matches!(
         code,
@@ -13,7 +13,7 @@ pub(super) fn is_denial(code: i16) -> bool {
     )
 }
 
-/// What to grant, if the code alone says it. For a topic, it depends on what the topic is used for.
+/// The right to grant, if the code alone determines it. For a topic, the right depends on what the topic is used for.
 pub(super) fn grant(code: i16) -> &'static str {
     match code {
         code::GROUP_AUTHORIZATION_FAILED => "; grant Read on the group",

@@ -1,4 +1,4 @@
-//! Has librdkafka read a partition from an offset on, and waits until it is ready.
+//! Makes librdkafka read a partition from an offset on, and waits until it is ready.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ const SEEK_DEADLINE: Duration = Duration::from_secs(5);
 /// Pause between two attempts at a seek.
 const SEEK_PAUSE: Duration = Duration::from_millis(2);
 
-/// Makes the partition be read from `offset` on. If the epoch of the record before is known, the broker is asked first
-/// whether it still has what was read up to there.
+/// Makes librdkafka read the partition from `offset` on. If the epoch of the record before is known, the broker is
+/// asked first whether it still has the records that were read up to there.
 pub(super) fn seek(client: &Client, partition: &TopicPartition, offset: i64, epoch: Option<i32>) -> Result<(), Error> {
     let deadline = Instant::now() + SEEK_DEADLINE;
     loop {
@@ -24,14 +24,14 @@ pub(super) fn seek(client: &Client, partition: &TopicPartition, offset: i64, epo
         let failure = failure.or_else(|| list.failure().map(|(_, failure)| failure));
         let Some(failure) = failure else { return Ok(()) };
         // The fetcher is ready a moment after the assignment.
-        let coming_up = matches!(
+        let is_starting = matches!(
             failure.code,
             Code::RD_KAFKA_RESP_ERR__STATE
                 | Code::RD_KAFKA_RESP_ERR__PREV_IN_PROGRESS
                 | Code::RD_KAFKA_RESP_ERR__IN_PROGRESS
                 | Code::RD_KAFKA_RESP_ERR__TIMED_OUT
         );
-        if !coming_up || Instant::now() >= deadline {
+        if !is_starting || Instant::now() >= deadline {
             return Err(Error::new(ErrorKind::Retry, format!("starting {partition} at {offset}: {failure}")));
         }
         thread::sleep(SEEK_PAUSE);

@@ -1,6 +1,6 @@
-//! Records on their way into librdkafka.
+//! Waiting for room in librdkafka's queue of records.
 //!
-//! **Failure**: a full queue is waited for ([`Patience`]); anything else is returned at once.
+//! **Failure**: while the queue is full, [`Patience`] waits; any other error is returned at once.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,8 @@ impl Patience {
         Self { max, since: None }
     }
 
-    /// Waits a little if the queue is full; returns the error for any other failure, or if that takes too long.
+    /// Waits a little if the queue is full; returns an error for any other failure, or if the queue is full for too
+    /// long.
     pub fn wait_or_fail(&mut self, failure: &Failure, topic: &str, partition: i32) -> Result<(), Error> {
         let what = format_args!("sending to {topic}:{partition}");
         if failure.refuses_record() {

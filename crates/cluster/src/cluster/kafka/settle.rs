@@ -1,15 +1,15 @@
 //! The queries that a takeover makes before it can restore, in the order of [`Settled`].
 //!
-//! Before them, the owner named in the committed offset's metadata is fenced, so that whatever it may have
-//! left open ends at once: see [`super::fences`]. The order below does not depend on that.
+//! Before these queries, the owner named in the committed offset's metadata is fenced, so that a transaction that it
+//! may have left open ends at once: see [`super::fences`]. The order of the queries does not depend on that.
 //!
 //! Three shared clients make all the queries, on a bounded number of threads ([`super::pool`]), however many tasks of
-//! however many topologies settle at once: one that reads uncommitted records (it sees the end), one that reads committed
-//! ones (it sees the last stable offset), and one that asks for the offsets of any group.
+//! however many topologies settle at once: one that reads uncommitted records (it sees the end), one that reads
+//! committed records (it sees the last stable offset), and one that queries the offsets of any group.
 //!
-//! **Failure**: temporary errors are retried until [`DEADLINE`] and then reported as [`ErrorKind::Retry`]; missing rights
-//! are [`ErrorKind::Refused`] at once, and so is a topic still unknown after [`MISSING_WAIT`]: brokers learn of a new topic
-//! one after the other, and one that lags behind gives the same response as for a topic that does not exist.
+//! **Failure**: temporary errors are retried until [`DEADLINE`] and then reported as [`ErrorKind::Retry`]; missing
+//! rights are [`ErrorKind::Refused`] at once, and so is a topic still unknown after [`MISSING_WAIT`]: brokers learn of
+//! a new topic one after the other, and a broker that lags behind responds as if the topic did not exist.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
-use super::client::{ClientSettings, last_stamp};
+use super::client::{ClientSettings, last_broker_timestamp};
 use super::epochs::Groups;
 use super::errors::Code;
 use super::fences::Fences;
 use super::native::{self, Client, Element, List, c_string, group_offsets, latest_time};
-use super::pool::{Next, Pool, Query};
+use super::pool::{Pool, Query, StepResult};
 use super::probe::probe;
 use super::properties::Properties;
 use super::reader::with_eof_events;
@@ -35,34 +35,34 @@ use crate::record::TopicPartition;
 /// How long settling may take in all: the longest transaction, the broker's scan for expired ones,
 /// and time for a broker to restart.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// How long to wait for one response at most. The wait starts shorter and doubles with each one that does not come:
-/// where nobody responds, others are not held up for long.
+/// The longest wait for one response. The wait starts shorter and doubles with each missing response, so that brokers
+/// that do not respond delay other queries only a little.
 pub(super) const RESPONSE_MAX: Duration = Duration::from_secs(5);
 const PATIENCE_MIN: Duration = Duration::from_millis(250);
-/// How long to wait for the first response about a partition: its leader may be gone.
+/// How long to wait for the first response about a partition: its leader may be down.
 const LEADER_RESPONSE_MAX: Duration = Duration::from_secs(1);
 /// Pause between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// Pause before an offset is asked for again on which a transaction is pending.
+/// Pause before an offset with a pending transaction is queried again.
 const PENDING_PAUSE: Duration = Duration::from_millis(10);
-/// First pause between two checks of the last stable offset: short, since markers trail a commit by a moment.
-const LOOK_MIN: Duration = Duration::from_millis(2);
+/// First pause between two checks of the last stable offset: short, since markers are written right after a commit.
+const CHECK_PAUSE_MIN: Duration = Duration::from_millis(2);
 /// Longest pause between two checks of the last stable offset.
-const LOOK_MAX: Duration = Duration::from_millis(50);
+const CHECK_PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// Fetch size for a single record; at least one batch is always fetched.
-const LOOK_BYTES: &str = "4096";
+const PROBE_BYTES: &str = "4096";
 
 /// Whether a query for a group's offsets waits until no transaction is pending on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stability {
     /// It waits.
     Stable,
-    /// It does not: a pending offset counts as missing.
+    /// It does not wait: a pending offset counts as missing.
     Plain,
 }
 
-/// The clients used for queries, created when first needed.
+/// The clients for queries, created when first needed.
 pub(super) struct QueryClients {
     properties: Properties,
     ends: OnceLock<Arc<Client>>,
@@ -73,9 +73,9 @@ pub(super) struct QueryClients {
 }
 
 impl QueryClients {
-    /// Clients with a consumer's properties, which record the epochs that they learn in `epochs`.
+    /// Clients with a consumer's properties, which record the epochs of committed offsets in `epochs`.
     pub fn new(properties: &Properties, epochs: &Arc<Groups>) -> Self {
-        // Requests are retried after the backoff: with the default, that is late by up to half a second.
+        // Requests are retried after the backoff: the default is up to half a second.
         let properties = properties.with("retry.backoff.ms", "10").with("retry.backoff.max.ms", "20");
         let (ends, stable_ends, offsets) = (OnceLock::new(), OnceLock::new(), Mutex::default());
         let (epochs, pool) = (Arc::clone(epochs), Arc::default());
@@ -92,28 +92,28 @@ impl QueryClients {
         Client::new(&self.properties.with("isolation.level", "read_uncommitted"))
     }
 
-    /// The properties of a client whose responses are all small: a frozen broker is detected within that time.
-    fn brief(&self) -> Properties {
+    /// The properties of a client whose responses are all small: a short timeout detects a frozen broker soon.
+    fn with_short_timeout(&self) -> Properties {
         self.properties.at_most("socket.timeout.ms", RESPONSE_MAX.as_millis() as u64)
     }
 
-    /// The client that sees last stable offsets, and looks at single records.
+    /// The client that sees last stable offsets, and reads single records.
     pub fn stable_ends(&self) -> Result<Arc<Client>, Error> {
         init_once(&self.stable_ends, || {
-            let properties = with_eof_events(&self.brief()).with("fetch.message.max.bytes", LOOK_BYTES);
-            // Brokers answer a connection's requests in order: a fetch that finds nothing must not hold up queries.
+            let properties = with_eof_events(&self.with_short_timeout()).with("fetch.message.max.bytes", PROBE_BYTES);
+            // Brokers respond to a connection's requests in order: a fetch without records must not delay queries.
             Client::new(&properties.with("fetch.wait.max.ms", "0"))
         })
     }
 
-    /// The client that queries the offsets of any group. It is in the first one that was queried, as it has to be in some
-    /// group ([`group_offsets`]), and never subscribes.
+    /// The client that queries the offsets of any group. Since it has to be in some group ([`group_offsets`]), it is in
+    /// the first group that was queried; it never subscribes.
     fn offsets(&self, group: &str) -> Result<Arc<Client>, Error> {
         let mut renewal = self.renewal();
         if let Some(client) = renewal.client(group, Instant::now()) {
             return Ok(client);
         }
-        let client = Client::new(&self.brief().with("group.id", group))?;
+        let client = Client::new(&self.with_short_timeout().with("group.id", group))?;
         renewal.begin(&client, group, Instant::now());
         Ok(client)
     }
@@ -122,17 +122,17 @@ impl QueryClients {
         self.offsets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A query of `group` has failed: the next one uses a new client if this one is of no use any more.
-    fn failed(&self, client: &Arc<Client>, group: &str, code: Code) {
-        // Its threads end when it is dropped: not while the lock is held.
-        let former = self.renewal().failed(client, group, code, Instant::now());
+    /// Notes that a query of `group` has failed, and replaces the client if it can no longer be used.
+    fn note_failure(&self, client: &Arc<Client>, group: &str, code: Code) {
+        // Dropping a client ends its threads: this must not happen while the lock is held.
+        let former = self.renewal().note_failure(client, group, code, Instant::now());
         drop(former);
     }
 
-    /// To be kept by a caller for as long as it queries the offsets of `group`, again and again.
-    pub fn caller(self: &Arc<Self>, group: &str) -> Caller {
-        self.renewal().enter(group);
-        Caller { clients: Arc::clone(self), group: group.to_owned() }
+    /// Registers a caller that repeatedly queries the offsets of `group`, until the result is dropped.
+    pub fn querier(self: &Arc<Self>, group: &str) -> OffsetQuerier {
+        self.renewal().add_caller(group);
+        OffsetQuerier { clients: Arc::clone(self), group: group.to_owned() }
     }
 
     /// Opens the connections that a takeover in `group` will need, on a thread of its own.
@@ -140,21 +140,22 @@ impl QueryClients {
         let Some(topic) = topics.first() else { return };
         let (clients, group) = (Arc::clone(self), group.to_owned());
         let probe = TopicPartition::new(Arc::clone(topic), 0);
-        let asked = spawn("kafka-warm-up", move || {
-            // An error here comes up again, and is reported, where a result is needed.
+        let started = spawn("kafka-warm-up", move || {
+            // An error here occurs again, and is reported, where a result is needed.
             let ends = [clients.ends(), clients.stable_ends()].map(|client| watermarks(&client?, &probe, RESPONSE_MAX));
             let one = std::slice::from_ref(&probe);
-            let _caller = clients.caller(&group);
-            let offsets = clients.peek(&group, Stability::Plain, one, RESPONSE_MAX);
-            let fine = ends.iter().all(Result::is_ok) && offsets.is_ok();
-            tracing::debug!(fine, "the query clients are connected");
+            let _querier = clients.querier(&group);
+            let offsets = clients.query_committed(&group, Stability::Plain, one, RESPONSE_MAX);
+            let is_connected = ends.iter().all(Result::is_ok) && offsets.is_ok();
+            tracing::debug!(fine = is_connected, "the query clients are connected");
         });
-        if let Err(error) = asked {
+        if let Err(error) = started {
             tracing::debug!("{error}");
         }
     }
 
-    /// What `group` has committed for `partitions`, for a caller that continues from there: the epochs are recorded.
+    /// The offsets that `group` has committed for `partitions`, for a caller that continues from there: their epochs
+    /// are recorded.
     pub fn committed(
         &self,
         group: &str,
@@ -162,19 +163,20 @@ impl QueryClients {
         partitions: &[TopicPartition],
         wait: Duration,
     ) -> Result<Vec<Option<CommittedOffset>>, Error> {
-        let Some(list) = self.peek(group, stability, partitions, wait)? else {
+        let Some(list) = self.query_committed(group, stability, partitions, wait)? else {
             return Ok(vec![None; partitions.len()]);
         };
         let epochs = self.epochs.of(group);
-        let there = list.iter().filter(|element| element.offset() >= 0);
-        there.for_each(|element| epochs.note_answer(&element.partition(), element.offset(), element.epoch()));
-        // The coordinator has its own order; all partitions are there ([`group_offsets`]).
+        let committed = list.iter().filter(|element| element.offset() >= 0);
+        committed.for_each(|element| epochs.note_queried(&element.partition(), element.offset(), element.epoch()));
+        // The coordinator's order may differ; all partitions are listed ([`group_offsets`]).
         let of = |partition: &TopicPartition| list.iter().find(|element| element.partition() == *partition);
-        Ok(partitions.iter().map(|partition| of(partition).and_then(read)).collect())
+        Ok(partitions.iter().map(|partition| of(partition).and_then(committed_offset)).collect())
     }
 
-    /// What `group` has committed for `partitions`, without recording epochs; `None` if there is no such group.
-    fn peek(
+    /// The offsets that `group` has committed for `partitions`, without recording epochs; `None` if the group does not
+    /// exist.
+    fn query_committed(
         &self,
         group: &str,
         stability: Stability,
@@ -182,18 +184,18 @@ impl QueryClients {
         wait: Duration,
     ) -> Result<Option<List>, Error> {
         let until = Instant::now() + wait;
-        let asked = List::of(partitions, -1)?;
+        let queried = List::of(partitions, -1)?;
         let what = format!("querying the offsets of the group {group}");
         loop {
             let client = self.offsets(group)?;
             let left = until.saturating_duration_since(Instant::now());
-            let list = match group_offsets(&client, group, &asked, stability == Stability::Stable, left) {
+            let list = match group_offsets(&client, group, &queried, stability == Stability::Stable, left) {
                 Ok(list) => {
-                    self.renewal().answered(&client, group);
+                    self.renewal().note_response(&client, group);
                     list
                 }
                 Err(failure) => {
-                    self.failed(&client, group, failure.code);
+                    self.note_failure(&client, group, failure.code);
                     if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND {
                         client.answered();
                         return Ok(None);
@@ -217,22 +219,22 @@ impl QueryClients {
 }
 
 /// A caller that queries the offsets of a group.
-pub(super) struct Caller {
+pub(super) struct OffsetQuerier {
     clients: Arc<QueryClients>,
     group: String,
 }
 
-impl Drop for Caller {
+impl Drop for OffsetQuerier {
     fn drop(&mut self) {
-        let former = self.clients.renewal().leave(&self.group);
+        let former = self.clients.renewal().remove_caller(&self.group);
         drop(former);
     }
 }
 
 /// The committed offset in an element of the response.
-fn read(element: Element<'_>) -> Option<CommittedOffset> {
-    let there = element.offset() >= 0;
-    there.then(|| CommittedOffset { offset: element.offset(), metadata: element.metadata() })
+fn committed_offset(element: Element<'_>) -> Option<CommittedOffset> {
+    let is_committed = element.offset() >= 0;
+    is_committed.then(|| CommittedOffset { offset: element.offset(), metadata: element.metadata() })
 }
 
 fn init_once(
@@ -241,14 +243,14 @@ fn init_once(
 ) -> Result<Arc<Client>, Error> {
     match cell.get() {
         Some(client) => Ok(Arc::clone(client)),
-        // Two concurrent callers may both create one; the second is dropped.
+        // Two concurrent callers may both create a client; the second one is dropped.
         None => make().map(|client| Arc::clone(cell.get_or_init(|| client))),
     }
 }
 
-/// A [`Settled`] in the making, on a thread of the pool. See [`cluster::Settling`].
+/// The queries for a [`Settled`], which run on a thread of the pool. See [`cluster::Settling`].
 pub struct Settling {
-    answer: Receiver<Result<Settled, Error>>,
+    result: Receiver<Result<Settled, Error>>,
     dropped: Arc<AtomicBool>,
 }
 
@@ -260,36 +262,36 @@ impl Settling {
         stamps: Option<ClientSettings>,
         inquiry: Inquiry,
     ) -> Self {
-        let (done, answer) = crossbeam_channel::bounded(1);
+        let (done, result) = crossbeam_channel::bounded(1);
         let dropped = Arc::new(AtomicBool::new(false));
         let takeover = Takeover {
             clients: Arc::clone(clients),
-            _caller: clients.caller(&inquiry.group),
+            _querier: clients.querier(&inquiry.group),
             fences: Arc::clone(fences),
             stamps,
             inquiry,
             deadline: Instant::now() + DEADLINE,
             dropped: Arc::clone(&dropped),
             done: done.clone(),
-            learnt: Learnt::default(),
+            findings: Findings::default(),
             patience: PATIENCE_MIN,
-            pause: LOOK_MIN,
-            missed: None,
+            pause: CHECK_PAUSE_MIN,
+            missing_since: None,
         };
         if let Err(error) = clients.pool.submit(Box::new(takeover)) {
             let _ = done.send(Err(error));
         }
-        Self { answer, dropped }
+        Self { result, dropped }
     }
 }
 
 impl cluster::Settling for Settling {
     fn poll(&mut self) -> Option<Result<Settled, Error>> {
-        match self.answer.try_recv() {
-            Ok(answer) => Some(answer),
+        match self.result.try_recv() {
+            Ok(result) => Some(result),
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => {
-                Some(Err(Error::new(ErrorKind::Retry, "settling ended without an answer")))
+                Some(Err(Error::new(ErrorKind::Retry, "settling ended without a result")))
             }
         }
     }
@@ -304,96 +306,97 @@ impl Drop for Settling {
 /// The queries of a takeover, and their deadline.
 struct Takeover {
     clients: Arc<QueryClients>,
-    _caller: Caller,
+    _querier: OffsetQuerier,
     fences: Arc<Fences>,
-    /// How markers are read, where brokers do not name a partition's latest timestamp.
+    /// The client that reads markers, if brokers do not report a partition's latest timestamp.
     stamps: Option<ClientSettings>,
     inquiry: Inquiry,
     deadline: Instant,
     dropped: Arc<AtomicBool>,
     done: Sender<Result<Settled, Error>>,
-    learnt: Learnt,
+    findings: Findings,
     /// How long to wait for the next response.
     patience: Duration,
     /// How long to pause before the next check of the last stable offset.
     pause: Duration,
-    /// When a topic was first found to be unknown.
-    missed: Option<Instant>,
+    /// Since when a topic has been unknown.
+    missing_since: Option<Instant>,
 }
 
-/// What is known so far; it is learnt in this order.
+/// The results so far, in the order of the queries.
 #[derive(Default)]
-struct Learnt {
+struct Findings {
     /// Whether the leaders were looked up again.
-    leaders: bool,
+    has_looked_up_leaders: bool,
     /// Whether the former owner was looked for.
-    owner: bool,
+    has_sought_owner: bool,
     committed: Option<Option<CommittedOffset>>,
     input_id: Option<TopicId>,
     input: Option<(i64, i64)>,
     changelog: Option<(ChangelogOffset, ChangelogOffset)>,
-    /// Whether all that was open on the changelog is decided.
+    /// Whether all transactions that were open on the changelog have ended.
     is_stable: bool,
     changelog_id: Option<TopicId>,
 }
 
 impl Query for Takeover {
-    fn step(&mut self) -> Next {
+    fn step(&mut self) -> StepResult {
         if self.dropped.load(Ordering::Relaxed) {
-            return Next::Done;
+            return StepResult::Done;
         }
-        let result = match self.ask() {
+        let result = match self.query_missing() {
             Ok(None) => {
-                self.missed = None;
-                return Next::After(self.pause);
+                self.missing_since = None;
+                return StepResult::After(self.pause);
             }
             Err(error) if self.may_retry(&error) => {
                 self.patience = (self.patience * 2).min(RESPONSE_MAX);
-                return Next::Retry(RETRY_PAUSE);
+                return StepResult::Retry(RETRY_PAUSE);
             }
             Ok(Some(settled)) => Ok(settled),
             Err(error) => Err(error),
         };
-        // Nobody is listening if the task was lost meanwhile.
+        // The receiver is gone if the task was lost meanwhile.
         let _ = self.done.send(result);
-        Next::Done
+        StepResult::Done
     }
 }
 
 impl Takeover {
-    /// Queries what is not known yet; `None` while it has to wait for others' transactions.
-    fn ask(&mut self) -> Result<Option<Settled>, Error> {
-        if self.inquiry.is_doubted && !std::mem::replace(&mut self.learnt.leaders, true) {
-            self.ask_for_leaders()?;
+    /// Makes the queries whose results are missing; `None` while other owners' transactions are open.
+    fn query_missing(&mut self) -> Result<Option<Settled>, Error> {
+        if self.inquiry.is_doubted && !std::mem::replace(&mut self.findings.has_looked_up_leaders, true) {
+            self.look_up_leaders()?;
         }
-        if !self.learnt.owner && self.learnt.committed.is_none() {
-            self.learnt.owner = self.fence_former_owner();
+        if !self.findings.has_sought_owner && self.findings.committed.is_none() {
+            self.findings.has_sought_owner = self.fence_former_owner();
         }
-        let committed = match &self.learnt.committed {
+        let committed = match &self.findings.committed {
             Some(committed) => committed.clone(),
             None => {
                 let one = std::slice::from_ref(&self.inquiry.input);
                 let mut found = self.clients.committed(&self.inquiry.group, Stability::Stable, one, self.patience)?;
-                self.learnt.committed.insert(found.pop().flatten()).clone()
+                self.findings.committed.insert(found.pop().flatten()).clone()
             }
         };
         let (clients, patience) = (&self.clients, self.patience);
         let ends = |partition| watermarks(&clients.ends()?, partition, patience);
         // Only now: an input never ends before the offset that was committed. If a topic is recreated between two
-        // queries, the ends may be of one and the id of the other: it then looks recreated, or as if it had lost
-        // records, which is doubted, and everything is queried again.
-        let input_id = known(&mut self.learnt.input_id, || topic_id(clients, &self.inquiry.input))?;
-        let (input_start, input_end) = known(&mut self.learnt.input, || ends(&self.inquiry.input))?;
-        let (changelog_start, changelog_end) = known(&mut self.learnt.changelog, || {
+        // queries, the ends may belong to one topic and the id to the other: the topic then seems to be recreated, or
+        // to have lost records, and everything is queried again.
+        let input_id = get_or_query(&mut self.findings.input_id, || topic_id(clients, &self.inquiry.input))?;
+        let (input_start, input_end) = get_or_query(&mut self.findings.input, || ends(&self.inquiry.input))?;
+        let (changelog_start, changelog_end) = get_or_query(&mut self.findings.changelog, || {
             let (start, end) = ends(&self.inquiry.changelog)?;
             Ok((ChangelogOffset(start), ChangelogOffset(end)))
         })?;
-        if !self.learnt.is_stable && !self.is_stable(changelog_end.0)? {
+        if !self.findings.is_stable && !self.is_stable(changelog_end.0)? {
             return Ok(None);
         }
-        self.learnt.is_stable = true;
-        let changelog_id = known(&mut self.learnt.changelog_id, || topic_id(&self.clients, &self.inquiry.changelog))?;
-        // Only now: the markers of everything that was open are written.
+        self.findings.is_stable = true;
+        let changelog_id =
+            get_or_query(&mut self.findings.changelog_id, || topic_id(&self.clients, &self.inquiry.changelog))?;
+        // Only now: the markers of all transactions that were open are written.
         let changelog_time = if self.inquiry.wants_time { self.changelog_time(changelog_end.0)? } else { None };
         let seen = self.inquiry.looks_from.map(|from| {
             let bounds = (changelog_start, changelog_end);
@@ -412,19 +415,19 @@ impl Takeover {
         }))
     }
 
-    /// The latest timestamp in the changelog; where brokers do not name it, that of its last marker.
+    /// The latest timestamp in the changelog; if brokers do not report it, the timestamp of the last marker.
     fn changelog_time(&self, end: i64) -> Result<Option<i64>, Error> {
         let changelog = &self.inquiry.changelog;
         match &self.stamps {
             None => latest_time(&self.clients.ends()?, changelog),
-            // It takes a connection of its own.
-            Some(client) => last_stamp(client, changelog, end, self.patience.max(LEADER_RESPONSE_MAX)),
+            // This query needs a connection of its own.
+            Some(client) => last_broker_timestamp(client, changelog, end, self.patience.max(LEADER_RESPONSE_MAX)),
         }
     }
 
-    /// Looks up the partitions' leaders. A client sticks to the leader it knows for as long as that broker responds,
-    /// and a broker that was cut off from the others does respond: with what it knew then.
-    fn ask_for_leaders(&self) -> Result<(), Error> {
+    /// Looks up the partitions' leaders again. A client uses the leader that it knows as long as this broker responds,
+    /// and a broker that is cut off from the others does respond, with outdated offsets.
+    fn look_up_leaders(&self) -> Result<(), Error> {
         for client in [self.clients.ends()?, self.clients.stable_ends()?] {
             for partition in [&self.inquiry.input, &self.inquiry.changelog] {
                 client.ask_for_topic(&c_string(&partition.topic)?, LEADER_RESPONSE_MAX);
@@ -433,12 +436,12 @@ impl Takeover {
         Ok(())
     }
 
-    /// Fences the owner named with the offset that was committed last, ignoring pending ones; returns
-    /// whether that offset could be read. Any error here costs time and nothing else.
+    /// Fences the owner named with the last committed offset, ignoring pending offsets; returns whether that offset
+    /// could be read. An error here only costs time.
     fn fence_former_owner(&self) -> bool {
         let one = std::slice::from_ref(&self.inquiry.input);
-        let committed = match self.clients.peek(&self.inquiry.group, Stability::Plain, one, self.patience) {
-            Ok(list) => list.and_then(|list| list.iter().next().and_then(read)),
+        let committed = match self.clients.query_committed(&self.inquiry.group, Stability::Plain, one, self.patience) {
+            Ok(list) => list.and_then(|list| list.iter().next().and_then(committed_offset)),
             Err(error) => {
                 tracing::debug!("the former owner of {} is not known: {error}", self.inquiry.input);
                 return false;
@@ -452,7 +455,7 @@ impl Takeover {
         true
     }
 
-    /// Whether the changelog's last stable offset has reached `end`: everything that was open is decided.
+    /// Whether the changelog's last stable offset has reached `end`: all transactions that were open have ended.
     fn is_stable(&mut self, end: i64) -> Result<bool, Error> {
         let (_, stable) = watermarks(&self.clients.stable_ends()?, &self.inquiry.changelog, self.patience)?;
         if stable < end && self.is_over() {
@@ -467,17 +470,17 @@ impl Takeover {
             );
             return Err(Error::new(ErrorKind::Retry, message));
         }
-        self.pause = (self.pause * 2).min(LOOK_MAX);
+        self.pause = (self.pause * 2).min(CHECK_PAUSE_MAX);
         Ok(stable >= end)
     }
 
-    /// Whether to try again after this error.
+    /// Whether to repeat the query after this error.
     fn may_retry(&mut self, error: &Error) -> bool {
         if !error.is_missing() {
-            self.missed = None;
+            self.missing_since = None;
             return error.kind != ErrorKind::Refused && !self.is_over();
         }
-        self.missed.get_or_insert_with(Instant::now).elapsed() < MISSING_WAIT && !self.is_over()
+        self.missing_since.get_or_insert_with(Instant::now).elapsed() < MISSING_WAIT && !self.is_over()
     }
 
     fn is_over(&self) -> bool {
@@ -485,11 +488,11 @@ impl Takeover {
     }
 }
 
-/// The value if it is known, else the result of a query, which is kept.
-fn known<T: Copy>(answer: &mut Option<T>, ask: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    match answer {
-        Some(answer) => Ok(*answer),
-        None => ask().map(|found| *answer.insert(found)),
+/// The value if it is known, otherwise the result of `query`, which is stored.
+fn get_or_query<T: Copy>(value: &mut Option<T>, query: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    match value {
+        Some(value) => Ok(*value),
+        None => query().map(|found| *value.insert(found)),
     }
 }
 
@@ -509,9 +512,9 @@ fn topic_id(clients: &QueryClients, partition: &TopicPartition) -> Result<TopicI
 
 /// The first offset and the end of a partition.
 ///
-/// A client that reads nothing sticks to the leaders that it knows, even if they are gone, until it looks up the topic.
-/// And a broker that has not learnt of a topic yet gives the same response as for one that does not exist, so a missing
-/// topic is looked up by name.
+/// A client that reads no records uses the leaders that it knows, even if they are down, until it looks up the topic.
+/// And a broker that has not learnt of a topic yet responds as if it did not exist, so a missing topic is looked up by
+/// name.
 pub(super) fn watermarks(
     client: &Arc<Client>,
     partition: &TopicPartition,
@@ -544,14 +547,14 @@ pub(super) fn open_transaction(
     wait: Duration,
 ) -> Result<Option<i64>, Error> {
     let until = Instant::now() + wait;
-    // In this order: anything that is committed in between is not taken for open.
+    // In this order: a transaction that is committed between the two queries does not seem to be open.
     let end = end_before(&clients.ends()?, partition, until)?;
     let stable = end_before(&clients.stable_ends()?, partition, until)?;
     Ok((stable < end).then_some(stable))
 }
 
 /// The end of a partition, for a caller that must not wait beyond `until`. If the query fails, the remaining time is
-/// spent on looking up the partition's present leader, so that the next attempt may succeed.
+/// used to look up the partition's present leader, so that the next attempt may succeed.
 fn end_before(client: &Arc<Client>, partition: &TopicPartition, until: Instant) -> Result<i64, Error> {
     let topic = c_string(&partition.topic)?;
     let left = until.saturating_duration_since(Instant::now());

@@ -1,10 +1,10 @@
-//! A member's partitions: the state of each, and which message belongs to which.
+//! A member's partitions: the state of each, and the mapping from messages to partitions.
 //!
-//! Invariant: a record is passed on only if its partition is started, and never below the next offset
-//! expected. What librdkafka had fetched before a seek never gets here: librdkafka drops it.
+//! Invariant: a record is passed on only if its partition is started, and never below the next expected
+//! offset. librdkafka drops the records that it had fetched before a seek.
 //!
-//! **Failure**: an error in place of a record is reported for started partitions only; one that
-//! is paused is not being read.
+//! **Failure**: an error in place of a record is reported for started partitions only; a paused
+//! partition is not being read.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -23,36 +23,36 @@ use crate::record::TopicPartition;
 pub(super) struct Slot {
     /// The topic's name as a C string.
     pub name: CString,
-    /// Whether its records are wanted.
-    pub started: bool,
-    /// The lowest offset that may still come.
-    pub next: i64,
-    /// Whether anything was returned since the start.
-    pub returned: bool,
-    /// Whether librdkafka's own position can be trusted: an error in a batch moves it too far.
-    pub trusted: bool,
+    /// Whether the partition was started, so that its records are returned.
+    pub is_started: bool,
+    /// The lowest offset that may still be returned.
+    pub next_offset: i64,
+    /// Whether a record was returned since the start.
+    pub has_returned: bool,
+    /// Whether librdkafka's own position is right: an error in a batch moves it too far.
+    pub is_position_trusted: bool,
     /// Whether its fetcher has stopped for good, as it does if the position does not exist.
-    pub stopped: bool,
-    /// Its offset when the broker no longer had what was read up to there.
-    pub truncated: Option<i64>,
-    /// Whether a broker did not know the epoch of the record before `next`, which is not recorded yet.
-    pub unknown: bool,
-    /// What was returned and is not yet recorded among the group's epochs.
-    pub read: EpochRanges,
+    pub has_stopped: bool,
+    /// The offset before which the broker no longer has the records that were read.
+    pub truncated_at: Option<i64>,
+    /// Whether a broker did not know the epoch of the record before `next_offset`, which is not recorded yet.
+    pub is_epoch_unknown: bool,
+    /// The returned ranges that are not yet recorded among the group's epochs.
+    pub read_ranges: EpochRanges,
 }
 
 impl Slot {
     fn new(name: CString) -> Self {
         Self {
             name,
-            started: false,
-            next: 0,
-            returned: false,
-            trusted: true,
-            stopped: false,
-            truncated: None,
-            unknown: false,
-            read: EpochRanges::default(),
+            is_started: false,
+            next_offset: 0,
+            has_returned: false,
+            is_position_trusted: true,
+            has_stopped: false,
+            truncated_at: None,
+            is_epoch_unknown: false,
+            read_ranges: EpochRanges::default(),
         }
     }
 }
@@ -79,8 +79,11 @@ impl Slots {
 
     /// The partitions that are read and whose position in librdkafka can be trusted.
     pub fn positioned(&self) -> Vec<TopicPartition> {
-        let both = self.partitions.iter().zip(&self.slots);
-        both.filter(|(_, slot)| slot.started && slot.trusted).map(|(partition, _)| partition.clone()).collect()
+        let assigned = self.partitions.iter().zip(&self.slots);
+        assigned
+            .filter(|(_, slot)| slot.is_started && slot.is_position_trusted)
+            .map(|(partition, _)| partition.clone())
+            .collect()
     }
 
     /// All assigned partitions, mutably.
@@ -95,8 +98,9 @@ impl Slots {
         index.map(|index| &mut self.slots[index]).ok_or_else(missing)
     }
 
-    /// Which assigned partition a message is from. Messages come in runs, so the last one's partition is tried first.
-    fn of(&mut self, message: Incoming<'_>) -> Option<u32> {
+    /// The index of a message's partition. Messages come in runs, so the partition of the last message is compared
+    /// first.
+    fn index_of(&mut self, message: Incoming<'_>) -> Option<u32> {
         let handle = (message.topic_handle(), message.partition());
         if let Some((last, index)) = self.last
             && last == handle
@@ -106,8 +110,9 @@ impl Slots {
         let index = match self.by_handle.get(&handle) {
             Some(index) => *index,
             None => {
-                let same = |p: &TopicPartition| p.partition == message.partition() && *p.topic == *message.topic();
-                let index = u32::try_from(self.partitions.iter().position(same)?).ok()?;
+                let is_same =
+                    |known: &TopicPartition| known.partition == message.partition() && *known.topic == *message.topic();
+                let index = u32::try_from(self.partitions.iter().position(is_same)?).ok()?;
                 self.by_handle.insert(handle, index);
                 index
             }
@@ -116,7 +121,7 @@ impl Slots {
         Some(index)
     }
 
-    /// Adds partitions; existing ones are not changed.
+    /// Adds partitions; assigned ones are not changed.
     pub fn add(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         let new: Vec<&TopicPartition> = partitions.iter().filter(|p| self.position(p).is_none()).collect();
         for partition in &new {
@@ -130,8 +135,8 @@ impl Slots {
 
     /// Removes partitions.
     pub fn remove(&mut self, partitions: &[TopicPartition]) {
-        let mut gone = self.partitions.iter().map(|partition| partitions.contains(partition));
-        self.slots.retain(|_| !gone.next().unwrap_or(false));
+        let mut is_removed = self.partitions.iter().map(|partition| partitions.contains(partition));
+        self.slots.retain(|_| !is_removed.next().unwrap_or(false));
         self.partitions = self.partitions.iter().filter(|p| !partitions.contains(p)).cloned().collect();
         self.forget_handles();
     }
@@ -141,54 +146,55 @@ impl Slots {
         self.last = None;
     }
 
-    /// Returns a message's partition, or `None` if the message is not to be returned. Errors go to `troubles`.
-    pub fn sort(&mut self, message: Incoming<'_>, troubles: &mut Vec<Error>) -> Option<u32> {
+    /// Returns the index of a record's partition, or `None` if the message must not be returned. Errors are added to
+    /// `errors`.
+    pub fn accept(&mut self, message: Incoming<'_>, errors: &mut Vec<Error>) -> Option<u32> {
         if !message.is_record() {
-            self.note_trouble(message, troubles);
+            self.note_error(message, errors);
             return None;
         }
-        let index = self.of(message)?;
+        let index = self.index_of(message)?;
         let slot = &mut self.slots[index as usize];
-        if !slot.started || message.offset() < slot.next {
+        if !slot.is_started || message.offset() < slot.next_offset {
             return None;
         }
-        slot.next = message.offset() + 1;
-        slot.returned = true;
-        slot.read.read(message.offset(), message.epoch());
-        // librdkafka's position is again right after the last record that it returned.
-        slot.trusted = true;
+        slot.next_offset = message.offset() + 1;
+        slot.has_returned = true;
+        slot.read_ranges.read(message.offset(), message.epoch());
+        // librdkafka's position again follows the last record that it returned.
+        slot.is_position_trusted = true;
         Some(index)
     }
 
-    fn note_trouble(&mut self, message: Incoming<'_>, troubles: &mut Vec<Error>) {
+    fn note_error(&mut self, message: Incoming<'_>, errors: &mut Vec<Error>) {
         let Some(failure) = message.failure() else { return };
-        let Some(index) = self.of(message) else {
-            troubles.push(failure.plain("reading"));
+        let Some(index) = self.index_of(message) else {
+            errors.push(failure.plain("reading"));
             return;
         };
         let slot = &mut self.slots[index as usize];
-        slot.trusted = false;
+        slot.is_position_trusted = false;
         if is_fetched_again(&failure) {
             return;
         }
-        slot.stopped |= failure.code == Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET;
-        slot.truncated = slot.truncated.or(failure.is_truncation().then_some(slot.next));
-        if !slot.started {
+        slot.has_stopped |= failure.code == Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET;
+        slot.truncated_at = slot.truncated_at.or(failure.is_truncation().then_some(slot.next_offset));
+        if !slot.is_started {
             return;
         }
         if failure.is_unknown_epoch() {
-            slot.unknown = true;
+            slot.is_epoch_unknown = true;
             return;
         }
         if message.is_passed_over() {
-            // What follows must not be taken for the next record.
-            slot.started = false;
+            // The record after the unreadable one must not be taken for the next one.
+            slot.is_started = false;
         }
-        troubles.push(unreadable(&self.partitions[index as usize], slot.next, &failure));
+        errors.push(unreadable(&self.partitions[index as usize], slot.next_offset, &failure));
     }
 }
 
-/// Whether librdkafka fetches it again: a batch for which there was no memory left.
+/// Whether librdkafka fetches the batch again because there was no memory to unpack it.
 pub(super) fn is_fetched_again(failure: &Failure) -> bool {
     let again = failure.code == Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION
         && rejection(&failure.message) == Some(Rejection::NoRoom);
@@ -198,8 +204,8 @@ pub(super) fn is_fetched_again(failure: &Failure) -> bool {
     again
 }
 
-/// The error, of this kind, if a broker does not know the epoch of the record before `offset`; that of a truncated
-/// partition if this has lasted too long.
+/// The error if a broker does not know the epoch of the record before `offset`: of this kind at first; that of a
+/// truncated partition if the epoch has been unknown for too long.
 pub(super) fn unknown_epoch(epochs: &Epochs, partition: &TopicPartition, offset: i64, kind: ErrorKind) -> Error {
     if epochs.note_unknown(partition, offset, Instant::now()) {
         return unreadable::truncated(partition, offset);

@@ -1,6 +1,7 @@
-//! A producer's two threads: one takes reports of failed deliveries and never blocks, the other makes the calls
-//! that may take long or never return. Successes are many, and few of them matter: they are recorded as they come in,
-//! on librdkafka's thread ([`Reports::delivered`]); so are broken connections ([`Reports::broke`]).
+//! A producer's two threads: one receives reports of failed deliveries and never blocks, the other makes the calls
+//! that may take long or never return. Successful deliveries are many, and few of them are reported: they are recorded
+//! on librdkafka's thread ([`Reports::delivered`]); so are broken connections
+//! ([`Reports::note_broken_connection`]).
 //!
 //! Invariants: a report is recorded before its record stops being in flight; the reports' thread runs for as
 //! long as a call may be in progress, since commits and aborts wait for reports.
@@ -23,9 +24,9 @@ use crate::cluster::{DeliveryFailure, Error, ErrorKind, Ticket};
 /// How long the reports' thread waits for an event before it checks whether to stop.
 const POLL_STEP: Duration = Duration::from_millis(100);
 /// A connection that broke this close to the end of a transaction may have carried its request.
-const DOUBT: Duration = Duration::from_secs(1);
+const DOUBT_PERIOD: Duration = Duration::from_secs(1);
 
-/// What became of the sent records, and what else the client reported.
+/// The delivery reports of the sent records, and other events of the client.
 #[derive(Default)]
 pub(super) struct Reports {
     state: Mutex<State>,
@@ -38,9 +39,9 @@ struct State {
     delivered: Vec<(u64, i64)>,
     /// The lowest offset allowed for each number's reported records.
     expected: HashMap<u64, i64>,
-    /// When the last transaction was asked to end, and when the response came.
-    ending: Option<(Instant, Option<Instant>)>,
-    doubted: bool,
+    /// When the end of the last transaction was requested, and when the response came.
+    last_end_request: Option<(Instant, Option<Instant>)>,
+    in_doubt: bool,
     trouble: Option<Failure>,
 }
 
@@ -50,7 +51,7 @@ impl Reports {
         (ticket.number as usize) << 1 | usize::from(ticket.report)
     }
 
-    /// Records a delivery, if it is to be reported. The offset is negative if the broker acknowledged the
+    /// Records a delivery, if its ticket requests a report. The offset is negative if the broker acknowledged the
     /// record without giving one.
     pub fn delivered(&self, opaque: usize, offset: i64) {
         let (number, wanted) = read_opaque(opaque);
@@ -59,23 +60,23 @@ impl Reports {
         }
     }
 
-    /// A transaction begins: there are no expectations yet.
-    pub fn begun(&self) {
+    /// Clears the expected offsets, when a transaction begins.
+    pub fn clear_expectations(&self) {
         self.lock().expected.clear();
     }
 
-    /// Expects this number's reported records at this offset or beyond.
+    /// Requires the reported records with this number to be written at this offset or beyond.
     pub fn expect_from(&self, number: u64, offset: i64) {
         self.lock().expected.insert(number, offset);
     }
 
     /// Whether any offsets are expected.
-    pub fn expects(&self) -> bool {
+    pub fn has_expectations(&self) -> bool {
         !self.lock().expected.is_empty()
     }
 
-    /// A record that was written below the offset expected for it.
-    pub fn below_expected(&self) -> Option<(u64, i64)> {
+    /// The number and the offset of a record that was written below its expected offset.
+    pub fn find_below_expected(&self) -> Option<(u64, i64)> {
         let state = self.lock();
         let is_below = |(number, offset): &&(u64, i64)| state.expected.get(number).is_some_and(|from| offset < from);
         state.delivered.iter().find(is_below).copied()
@@ -91,36 +92,36 @@ impl Reports {
         std::mem::take(&mut self.lock().failures)
     }
 
-    /// The wanted successes since the last call.
+    /// The numbers and offsets of the reported deliveries since the last call.
     pub fn take_delivered(&self) -> Vec<(u64, i64)> {
         std::mem::take(&mut self.lock().delivered)
     }
 
-    /// The transaction is about to be asked to end.
-    pub fn asked_to_end(&self, at: Instant) {
-        self.lock().ending = Some((at, None));
+    /// Notes that the end of the transaction is about to be requested.
+    pub fn note_end_request(&self, at: Instant) {
+        self.lock().last_end_request = Some((at, None));
     }
 
-    /// The response came, or is no longer waited for.
-    pub fn answered(&self, at: Instant) {
-        if let Some((_, answered)) = &mut self.lock().ending {
+    /// Notes that the response came, or that no caller waits for it any more.
+    pub fn note_end_response(&self, at: Instant) {
+        if let Some((_, answered)) = &mut self.lock().last_end_request {
             *answered = Some(at);
         }
     }
 
-    /// A connection broke. What it carried may arrive late, whatever is seen afterwards.
-    pub fn broke(&self, at: Instant) {
+    /// Notes a broken connection: a request that it carried may arrive late, even after a response to its repetition.
+    pub fn note_broken_connection(&self, at: Instant) {
         let mut state = self.lock();
-        let around = state
-            .ending
-            .is_some_and(|(asked, answered)| at >= asked && answered.is_none_or(|answered| at <= answered + DOUBT));
-        state.doubted |= around;
+        let around = state.last_end_request.is_some_and(|(asked, answered)| {
+            at >= asked && answered.is_none_or(|answered| at <= answered + DOUBT_PERIOD)
+        });
+        state.in_doubt |= around;
     }
 
-    /// Whether a connection ever broke around the end of a transaction: there may be a copy of a request that no
-    /// response accounts for. The doubt is permanent.
-    pub fn is_doubted(&self) -> bool {
-        self.lock().doubted
+    /// Whether the producer must not be used again, because a connection broke around the end of a transaction: a copy
+    /// of the request may arrive late. The doubt is permanent.
+    pub fn is_in_doubt(&self) -> bool {
+        self.lock().in_doubt
     }
 
     /// The last error that a person has to fix.
@@ -132,12 +133,12 @@ impl Reports {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn record(&self, failures: impl Iterator<Item = Undelivered>) {
+    fn record_failures(&self, failures: impl Iterator<Item = Undelivered>) {
         for Undelivered { opaque, failure } in failures {
-            // A record that was purged because another one failed says nothing about itself.
+            // A purged record did not fail itself: another one did.
             if failure.is_fencing() {
-                // The producer's trouble: it is as good as lost.
-                self.lock().doubted = true;
+                // The producer is fenced, and can no longer be used.
+                self.lock().in_doubt = true;
             } else if !failure.is_purged() {
                 let refused = failure.refuses_record();
                 let (number, _) = read_opaque(opaque);
@@ -146,7 +147,7 @@ impl Reports {
         }
     }
 
-    fn note(&self, failure: Failure, is_refusal: impl FnOnce(&Failure) -> bool) {
+    fn handle_error(&self, failure: Failure, is_refusal: impl FnOnce(&Failure) -> bool) {
         tracing::debug!(target: "librdkafka", "{failure}");
         let broke = [
             Code::RD_KAFKA_RESP_ERR__TRANSPORT,
@@ -154,7 +155,7 @@ impl Reports {
             Code::RD_KAFKA_RESP_ERR__TIMED_OUT,
         ];
         if broke.contains(&failure.code) {
-            self.broke(Instant::now());
+            self.note_broken_connection(Instant::now());
         } else if is_refusal(&failure) {
             self.lock().trouble = Some(failure);
         }
@@ -165,26 +166,27 @@ impl Reports {
         while !self.stop.load(Ordering::Acquire) {
             let Some(event) = client.next_event(POLL_STEP) else { continue };
             match event.signal() {
-                Signal::Deliveries => self.record(event.undelivered()),
-                Signal::Error(failure) => self.note(failure, |failure| client.is_refused_by(failure)),
+                Signal::Deliveries => self.record_failures(event.undelivered()),
+                Signal::Error(failure) => self.handle_error(failure, |failure| client.is_refused_by(failure)),
                 Signal::Assign(_) | Signal::Revoke(_) | Signal::Other => {}
             }
         }
     }
 }
 
-/// Held by the producer's threads: if one panics, nobody is left to report failures, so the producer is given up.
+/// Held by the producer's threads: if one panics, failures are no longer reported, so the producer must not be used
+/// again.
 struct PanicGuard<'a>(&'a Reports);
 
 impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.lock().doubted = true;
+            self.0.lock().in_doubt = true;
         }
     }
 }
 
-/// Stops the reports' thread, however the calls' thread ends.
+/// Stops the reports' thread when the calls' thread ends, even by a panic.
 struct StopGuard(Arc<Reports>);
 
 impl Drop for StopGuard {
@@ -194,7 +196,7 @@ impl Drop for StopGuard {
     }
 }
 
-/// A ticket's number, and whether its record's delivery is to be reported.
+/// A ticket's number, and whether its record's delivery has to be reported.
 fn read_opaque(opaque: usize) -> (u64, bool) {
     ((opaque >> 1) as u64, opaque & 1 == 1)
 }
@@ -203,21 +205,21 @@ fn read_opaque(opaque: usize) -> (u64, bool) {
 type Call = Box<dyn FnOnce(&Client) + Send>;
 
 /// Makes one call at a time, on a thread of its own.
-pub(super) struct Caller {
+pub(super) struct CallThread {
     calls: Sender<Call>,
     /// Whether a call was given up and may never return.
     stuck: AtomicBool,
 }
 
-/// What became of a call.
-pub(super) enum Watched<T> {
-    /// It returned.
+/// The outcome of a call.
+pub(super) enum CallOutcome<T> {
+    /// The call returned.
     Done(T),
-    /// It did not return in time; its result is lost.
+    /// The call did not return in time; its result is lost.
     GivenUp,
 }
 
-impl Caller {
+impl CallThread {
     /// Starts both threads. They end, and release the client, after the caller is dropped.
     pub fn start(client: Arc<Client>, reports: Arc<Reports>) -> Result<Self, Error> {
         let (calls, inbox): (Sender<Call>, Receiver<Call>) = crossbeam_channel::bounded(1);
@@ -237,66 +239,66 @@ impl Caller {
         &self,
         patience: Duration,
         call: impl FnOnce(&Client) -> T + Send + 'static,
-    ) -> Watched<T> {
+    ) -> CallOutcome<T> {
         self.begin(patience, call).wait()
     }
 
-    /// Starts a call, which may take up to `patience`; [`Pending::wait`] returns its result.
+    /// Starts a call, which may take up to `patience`; [`PendingCall::wait`] returns its outcome.
     pub fn begin<T: Send + 'static>(
         &self,
         patience: Duration,
         call: impl FnOnce(&Client) -> T + Send + 'static,
-    ) -> Pending<'_, T> {
+    ) -> PendingCall<'_, T> {
         let deadline = Instant::now() + patience;
-        let (done, answer) = crossbeam_channel::bounded(1);
+        let (done, result) = crossbeam_channel::bounded(1);
         let task: Call = Box::new(move |client| {
             let result = call(client);
-            // Nobody is listening if the call was given up.
+            // The receiver is gone if the call was given up.
             let _ = done.send(result);
         });
-        let is_taken = !self.stuck.load(Ordering::Relaxed) && self.calls.send(task).is_ok();
-        Pending { caller: self, answer: is_taken.then_some(answer), deadline }
+        let is_accepted = !self.stuck.load(Ordering::Relaxed) && self.calls.send(task).is_ok();
+        PendingCall { caller: self, result: is_accepted.then_some(result), deadline }
     }
 }
 
-/// A call in progress. The next one may be started only after this one was waited for.
+/// A call in progress. The next call may be started only after this one has an outcome.
 #[must_use]
-pub(super) struct Pending<'a, T> {
-    caller: &'a Caller,
+pub(super) struct PendingCall<'a, T> {
+    caller: &'a CallThread,
     /// `None` if the call was not accepted.
-    answer: Option<Receiver<T>>,
+    result: Option<Receiver<T>>,
     deadline: Instant,
 }
 
-impl<T> Pending<'_, T> {
+impl<T> PendingCall<'_, T> {
     /// Whether the call was accepted.
-    pub fn is_taken(&self) -> bool {
-        self.answer.is_some()
+    pub fn is_accepted(&self) -> bool {
+        self.result.is_some()
     }
 
-    /// The result, if it is there, or is not waited for any longer.
-    pub fn look(self) -> Result<Watched<T>, Self> {
-        let found = self.answer.as_ref().map(Receiver::try_recv);
+    /// The outcome, if the call has returned or its deadline has passed.
+    pub fn try_outcome(self) -> Result<CallOutcome<T>, Self> {
+        let found = self.result.as_ref().map(Receiver::try_recv);
         match found {
-            None => Ok(Watched::GivenUp),
-            Some(Ok(result)) => Ok(Watched::Done(result)),
+            None => Ok(CallOutcome::GivenUp),
+            Some(Ok(result)) => Ok(CallOutcome::Done(result)),
             Some(Err(TryRecvError::Empty)) if Instant::now() < self.deadline => Err(self),
             Some(Err(_)) => Ok(self.give_up()),
         }
     }
 
     /// Waits for the result.
-    pub fn wait(self) -> Watched<T> {
-        let Some(answer) = &self.answer else { return Watched::GivenUp };
-        match answer.recv_deadline(self.deadline) {
-            Ok(result) => Watched::Done(result),
+    pub fn wait(self) -> CallOutcome<T> {
+        let Some(result) = &self.result else { return CallOutcome::GivenUp };
+        match result.recv_deadline(self.deadline) {
+            Ok(result) => CallOutcome::Done(result),
             Err(_) => self.give_up(),
         }
     }
 
-    fn give_up(&self) -> Watched<T> {
+    fn give_up(&self) -> CallOutcome<T> {
         self.caller.stuck.store(true, Ordering::Relaxed);
-        Watched::GivenUp
+        CallOutcome::GivenUp
     }
 }
 
@@ -311,50 +313,50 @@ mod tests {
     use super::*;
 
     #[test]
-    fn break_around_transaction_end_leaves_permanent_doubt() {
+    fn connection_broken_around_the_end_of_a_transaction_leaves_permanent_doubt() {
         let start = Instant::now();
         let after = |ms: u64| start + Duration::from_millis(ms);
         let ended = || {
             let reports = Reports::default();
-            reports.broke(start);
-            reports.asked_to_end(after(10));
-            reports.answered(after(30));
-            assert!(!reports.is_doubted(), "a break before it was asked to end");
+            reports.note_broken_connection(start);
+            reports.note_end_request(after(10));
+            reports.note_end_response(after(30));
+            assert!(!reports.is_in_doubt(), "it broke before the end was requested");
             reports
         };
         for (at, doubtful) in [(5, false), (10, true), (20, true), (1030, true), (1031, false)] {
             let reports = ended();
-            reports.broke(after(at));
-            assert_eq!(reports.is_doubted(), doubtful, "{at}");
-            // Later breaks that have nothing to do with it, and further transactions, do not remove the doubt.
-            reports.broke(after(5000));
-            reports.asked_to_end(after(6000));
-            reports.answered(after(6010));
-            assert_eq!(reports.is_doubted(), doubtful, "{at}");
+            reports.note_broken_connection(after(at));
+            assert_eq!(reports.is_in_doubt(), doubtful, "{at}");
+            // Later broken connections and further transactions do not remove the doubt.
+            reports.note_broken_connection(after(5000));
+            reports.note_end_request(after(6000));
+            reports.note_end_response(after(6010));
+            assert_eq!(reports.is_in_doubt(), doubtful, "{at}");
         }
         let reports = Reports::default();
-        reports.asked_to_end(start);
-        reports.broke(after(60_000));
-        assert!(reports.is_doubted(), "it was not answered yet");
+        reports.note_end_request(start);
+        reports.note_broken_connection(after(60_000));
+        assert!(reports.is_in_doubt(), "no response had come yet");
     }
 
     #[test]
     fn record_below_expected_offset_is_found_in_its_transaction() {
         let reports = Reports::default();
         let deliver = |number, report, offset| reports.delivered(Reports::opaque(Ticket { number, report }), offset);
-        reports.begun();
-        assert!(!reports.expects());
+        reports.clear_expectations();
+        assert!(!reports.has_expectations());
         reports.expect_from(1, 10);
         reports.expect_from(2, 20);
-        assert!(reports.expects());
+        assert!(reports.has_expectations());
         deliver(1, true, 10);
         deliver(1, false, 9);
         deliver(3, true, 0);
-        assert_eq!(reports.below_expected(), None);
+        assert_eq!(reports.find_below_expected(), None);
         deliver(2, true, 19);
-        assert_eq!(reports.below_expected(), Some((2, 19)));
-        reports.begun();
-        assert_eq!(reports.below_expected(), None);
+        assert_eq!(reports.find_below_expected(), Some((2, 19)));
+        reports.clear_expectations();
+        assert_eq!(reports.find_below_expected(), None);
     }
 
     #[test]
@@ -366,19 +368,19 @@ mod tests {
             panic!("a call");
         });
         assert!(calls.join().is_err());
-        assert!(reports.stop.load(Ordering::Acquire) && reports.is_doubted());
+        assert!(reports.stop.load(Ordering::Acquire) && reports.is_in_doubt());
         let reports = Arc::new(Reports::default());
         drop(StopGuard(Arc::clone(&reports)));
-        assert!(reports.stop.load(Ordering::Acquire) && !reports.is_doubted(), "a clean end leaves no doubt");
+        assert!(reports.stop.load(Ordering::Acquire) && !reports.is_in_doubt(), "a clean end leaves no doubt");
     }
 
     #[test]
     fn fenced_delivery_is_not_reported_as_a_failed_record() {
         let reports = Reports::default();
         let undelivered = |code| Undelivered { opaque: 7 << 1, failure: Failure::of(code).unwrap() };
-        reports.record([undelivered(Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)].into_iter());
+        reports.record_failures([undelivered(Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)].into_iter());
         assert_eq!(reports.take_failures().len(), 1);
-        assert!(!reports.is_doubted());
+        assert!(!reports.is_in_doubt());
         for code in [
             Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH,
             Code::RD_KAFKA_RESP_ERR_INVALID_TXN_STATE,
@@ -386,9 +388,9 @@ mod tests {
             Code::RD_KAFKA_RESP_ERR__FENCED,
         ] {
             let reports = Reports::default();
-            reports.record([undelivered(code)].into_iter());
+            reports.record_failures([undelivered(code)].into_iter());
             assert!(reports.take_failures().is_empty(), "{code:?}");
-            assert!(reports.is_doubted(), "{code:?}: the producer must not be used again");
+            assert!(reports.is_in_doubt(), "{code:?}: the producer must not be used again");
         }
     }
 }

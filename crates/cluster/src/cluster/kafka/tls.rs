@@ -1,10 +1,10 @@
-//! TLS by rustls, as librdkafka's `ssl.*` properties have OpenSSL speak it: versions 1.2 and 1.3, with ring.
+//! TLS by rustls (versions 1.2 and 1.3, with ring), as librdkafka's `ssl.*` properties describe it for OpenSSL.
 //!
-//! rustls is stricter than OpenSSL: a broker's certificate has to hold its name among the alternative ones (its common
-//! name does not count), and must not be an authority's own.
+//! rustls is stricter than OpenSSL: a broker's certificate has to contain the broker's name as a subject alternative
+//! name (the common name does not count), and must not be the certificate of an authority.
 //!
-//! **Failure**: a file that cannot be read, and what rustls cannot use, is [`Unsupported`] by its property: librdkafka
-//! then uses it, or says in its own words why it cannot.
+//! **Failure**: a property whose file cannot be read, or whose content rustls cannot use, is [`Unsupported`]:
+//! librdkafka then uses it, or reports in its own words why it cannot.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,34 +20,34 @@ use crate::tls::{Renewed, Verifier};
 #[cfg(test)]
 mod tests;
 
-/// What librdkafka takes for the system's authorities.
+/// The value by which librdkafka uses the system's authorities.
 const PROBE: &str = "probe";
 const UNREADABLE: &str = "it cannot be read";
 const UNUSABLE: &str = "what it holds is of no use to the wire's TLS";
 
-/// How TLS is to be spoken. No `Debug`: it may hold a key.
+/// The properties of TLS. No `Debug`: they may contain a key.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct TlsProperties {
     /// A file or a folder of authorities' certificates, or `probe`.
     pub ca_location: Option<String>,
     /// Authorities' certificates.
     pub ca_pem: Option<String>,
-    /// A file of the client's certificate, with those that it is signed by.
+    /// A file with the client's certificate and the certificates of its issuers.
     pub certificate_location: Option<String>,
     /// The same as a text, which takes precedence.
     pub certificate_pem: Option<String>,
-    /// A file of the client's key.
+    /// A file with the client's key.
     pub key_location: Option<String>,
     /// The same as a text, which takes precedence.
     pub key_pem: Option<String>,
-    /// Whether a broker's certificate is looked at.
+    /// Whether a broker's certificate is checked.
     pub checks_certificate: bool,
-    /// Whether it has to be for the broker's name.
+    /// Whether the certificate has to be for the broker's name.
     pub checks_name: bool,
 }
 
 impl TlsProperties {
-    /// With servers whose certificates and names are checked, and which ask for none of the client's.
+    /// TLS that checks servers' certificates and names, without a client's certificate.
     pub fn of_authorities(ca_location: Option<String>, ca_pem: Option<String>) -> Self {
         Self {
             ca_location,
@@ -72,7 +72,7 @@ impl TlsProperties {
     }
 }
 
-/// rustls's configuration for this, by the files as they are.
+/// rustls's configuration, renewed when the files change.
 ///
 /// # Errors
 /// The property that rustls cannot use.
@@ -81,13 +81,13 @@ pub(super) fn config(properties: TlsProperties) -> Result<Arc<Renewed<ClientConf
     let TlsProperties { ca_location, certificate_location, key_location, .. } = properties.clone();
     let ca_location = ca_location.filter(|location| location != PROBE && properties.checks_certificate);
     let files = [ca_location, certificate_location, key_location].into_iter().flatten().map(PathBuf::from);
-    let again = move || {
+    let reload = move || {
         config_now(&properties).map_err(|Unsupported { property, why }| {
             let file = properties.file(&property).unwrap_or_default();
             format!("the file {file:?} of the kafka property {property} cannot be used: {why}")
         })
     };
-    Ok(Arc::new(Renewed::new(files, again)))
+    Ok(Arc::new(Renewed::new(files, reload)))
 }
 
 fn config_now(properties: &TlsProperties) -> Result<ClientConfig, Unsupported> {
@@ -108,12 +108,12 @@ fn config_now(properties: &TlsProperties) -> Result<ClientConfig, Unsupported> {
     builder.with_client_auth_cert(chain, key).map_err(|_| Unsupported::new(name, UNUSABLE))
 }
 
-/// The authorities: those of the file or the folder and of the text; if there is neither, the system's.
+/// The authorities of the file or the folder and of the text; if there is neither, the system's.
 fn roots(properties: &TlsProperties) -> Result<Arc<RootCertStore>, Unsupported> {
     let mut roots = RootCertStore::empty();
     let location = properties.ca_location.as_deref().filter(|location| *location != PROBE).map(Path::new);
     match location {
-        // As with the system's: some may be damaged, and those that are not will do.
+        // Damaged certificates are skipped, as among the system's.
         Some(folder) if folder.is_dir() => {
             let found = rustls_native_certs::load_certs_from_paths(None, Some(folder)).certs;
             roots.add_parsable_certificates(found);
@@ -141,7 +141,7 @@ fn add(name: &str, text: &[u8], roots: &mut RootCertStore) -> Result<(), Unsuppo
     Ok(())
 }
 
-/// At least one.
+/// The certificates in a text; an error if there is none.
 fn certificates(name: &str, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unsupported> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     all.ok().filter(|all| !all.is_empty()).ok_or_else(|| Unsupported::new(name, UNUSABLE))
@@ -149,7 +149,7 @@ fn certificates(name: &str, text: &[u8]) -> Result<Vec<CertificateDer<'static>>,
 
 type Identity = (&'static str, Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// The client's certificate and its key, and the property that the key is from, if there are any.
+/// The client's certificate and key, with the key's property, if they are set.
 fn identity(properties: &TlsProperties) -> Result<Option<Identity>, Unsupported> {
     let TlsProperties { certificate_location, certificate_pem, key_location, key_pem, .. } = properties;
     let certificate =
@@ -165,7 +165,8 @@ fn identity(properties: &TlsProperties) -> Result<Option<Identity>, Unsupported>
     }
 }
 
-/// What a file or a text holds, and which property it is from: the text takes precedence, but the file has to be there.
+/// The content of a file or a text, with its property. The text takes precedence, but a file that is named has to be
+/// readable.
 fn either(
     file: (&'static str, &Option<String>),
     text: (&'static str, &Option<String>),
@@ -176,7 +177,7 @@ fn either(
 }
 
 fn private_key(name: &str, text: &[u8]) -> Result<PrivateKeyDer<'static>, Unsupported> {
-    // In the first line, or in the one after it.
+    // The first or the second line of an encrypted key says so.
     let is_encrypted = text.windows(9).any(|bytes| bytes == b"ENCRYPTED");
     PrivateKeyDer::from_pem_slice(text).map_err(|_| match is_encrypted {
         true => Unsupported::new(name, "the wire does not read keys that are encrypted"),

@@ -1,4 +1,4 @@
-//! Why a partition cannot be read any further, and what to do about it: the errors of both data paths.
+//! The errors of both data paths if a partition cannot be read any further: why, and what to do about it.
 
 use std::fmt::Display;
 
@@ -19,7 +19,7 @@ pub(super) fn out_of_range(partition: &TopicPartition, offset: i64, why: impl Di
     Error::new(ErrorKind::Refused, message).of(partition)
 }
 
-/// The error for a partition that has lost what was read from it up to `offset`.
+/// The error for a partition that has lost records that were read from it before `offset`.
 pub(super) fn truncated(partition: &TopicPartition, offset: i64) -> Error {
     let message = format!(
         "{partition} does not hold any more what was read of it up to offset {offset}: it has lost its newest records, \
@@ -40,7 +40,8 @@ pub(super) fn too_large_unpacked(partition: &TopicPartition, offset: i64) -> Err
     Error::new(ErrorKind::Refused, message).of(partition)
 }
 
-/// The error for a partition whose next batch, of `bytes`, exceeds the maximum size of a fetch. A restart does not help.
+/// The error for a partition whose next batch, of `bytes`, exceeds the maximum size of a fetch. A restart does not
+/// help.
 pub(super) fn too_large_fetched(partition: &TopicPartition, offset: i64, bytes: u64) -> Error {
     let message = format!(
         "{partition} cannot be read at offset {offset}: the batch there has {bytes} bytes, more than \
@@ -50,7 +51,7 @@ pub(super) fn too_large_fetched(partition: &TopicPartition, offset: i64, bytes: 
     Error::new(ErrorKind::Refused, message).of(partition)
 }
 
-/// The error for a partition whose batch cannot be read as its leader has it.
+/// The error for a partition with a batch that is damaged on its leader.
 pub(super) fn damaged(partition: &TopicPartition, offset: i64, why: impl Display) -> Error {
     let message = format!(
         "{partition} cannot be read at offset {offset}: {why}; if the batch there unpacks to more than \

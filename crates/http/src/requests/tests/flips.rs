@@ -23,7 +23,7 @@ fn answer_of(id: u8) -> Answer {
     Answer { status: 200, headers: vec![("of".to_owned(), vec![id].into())], body: AnswerBody::Whole(body.into()) }
 }
 
-/// The answer to a repeated request, after all runs.
+/// The expected reply to a repeated request, after all runs.
 fn expected(id: u8) -> Found {
     match id % 5 {
         3 => Found::InDoubt,
@@ -33,7 +33,7 @@ fn expected(id: u8) -> Found {
 }
 
 /// Opens the folder once for each run and fills it. Returns the last store, which is open.
-fn filled(dir: &Path) -> Requests {
+fn fill_store(dir: &Path) -> Requests {
     let mut last = None;
     for run in 0..RUNS {
         drop(last.take());
@@ -52,8 +52,8 @@ fn filled(dir: &Path) -> Requests {
     last.unwrap()
 }
 
-/// Repeats all requests, and has a new one answered.
-fn look(dir: &Path) -> Result<Outcome, Error> {
+/// Repeats all requests, and has a new request answered.
+fn check_store(dir: &Path) -> Result<Outcome, Error> {
     let new = RUNS * REQUESTS;
     let store = Requests::open(dir)?;
     let mut refused = None;
@@ -81,7 +81,7 @@ fn look(dir: &Path) -> Result<Outcome, Error> {
 }
 
 fn play(theme: &str, whole: &Path) {
-    let tally = flips::play(theme, 40, whole, |dir| match look(dir) {
+    let tally = flips::play(theme, 40, whole, |dir| match check_store(dir) {
         Ok(outcome) => outcome,
         // The error must name the folder.
         Err(error) if error.to_string().contains(&*dir.to_string_lossy()) => Outcome::Noticed(error.to_string()),
@@ -94,27 +94,27 @@ fn play(theme: &str, whole: &Path) {
 #[test]
 fn flipped_bits_of_a_closed_store_of_requests_are_noticed_or_do_not_matter() {
     let folder = flips::scratch();
-    drop(filled(folder.path()));
+    drop(fill_store(folder.path()));
     play("requests, closed", folder.path());
 }
 
-/// The log of a killed store is longer: what the last run wrote is only there.
+/// The log of a killed store is longer: only the log has the writes of the last run.
 #[test]
 fn flipped_bits_of_a_killed_store_of_requests_are_noticed_or_do_not_matter() {
     let folder = flips::scratch();
-    let store = filled(folder.path());
-    let left = || {
-        let left = flips::scratch();
-        folders::copy_as_it_is(&folder.path().join(DATABASE_DIR), &left.path().join(DATABASE_DIR));
-        is_marked(&left.path().join(DATABASE_DIR)).then_some(left)
+    let store = fill_store(folder.path());
+    let copy = || {
+        let copy = flips::scratch();
+        folders::copy_as_it_is(&folder.path().join(DATABASE_DIR), &copy.path().join(DATABASE_DIR));
+        is_marked(&copy.path().join(DATABASE_DIR)).then_some(copy)
     };
-    let left = iter::repeat_with(left).take(10_000).flatten().next().expect("the log is soon marked as synced");
+    let copy = iter::repeat_with(copy).take(10_000).flatten().next().expect("the log is soon marked as synced");
     drop(store);
-    std::fs::copy(folder.path().join(".ratchet-requests"), left.path().join(".ratchet-requests")).unwrap();
-    play("requests, killed", left.path());
+    std::fs::copy(folder.path().join(".ratchet-requests"), copy.path().join(".ratchet-requests")).unwrap();
+    play("requests, killed", copy.path());
 }
 
-/// Whether damage of the last answer would be noticed, since the answer is synced and marked as synced.
+/// Whether damage of the last answer would be noticed, since the response is synced and marked as synced.
 fn is_marked(database: &Path) -> bool {
     let (log, last) = (newest_log(database), RUNS * REQUESTS - 1);
     let whole = std::fs::read(&log).unwrap();
@@ -136,24 +136,24 @@ fn newest_log(database: &Path) -> PathBuf {
 /// A crash may leave a log that ends anywhere, or has holes where it was not synced.
 #[test]
 fn log_cut_off_by_a_crash_does_not_count_as_damaged() {
-    let (folder, left) = (flips::scratch(), flips::scratch());
-    let store = filled(folder.path());
-    folders::copy_as_it_is(&folder.path().join(DATABASE_DIR), left.path());
+    let (folder, copy) = (flips::scratch(), flips::scratch());
+    let store = fill_store(folder.path());
+    folders::copy_as_it_is(&folder.path().join(DATABASE_DIR), copy.path());
     drop(store);
-    let manifest = std::fs::read_to_string(left.path().join("CURRENT")).unwrap();
-    for path in [newest_log(left.path()), left.path().join(manifest.trim_end())] {
+    let manifest = std::fs::read_to_string(copy.path().join("CURRENT")).unwrap();
+    for path in [newest_log(copy.path()), copy.path().join(manifest.trim_end())] {
         let whole = std::fs::read(&path).unwrap();
         for cut in (0..whole.len()).step_by(1 + whole.len() / 300) {
             std::fs::write(&path, &whole[..cut]).unwrap();
-            assert_eq!(crate::logs::check_manifest(left.path()).unwrap(), None, "{path:?} cut at {cut}");
-            assert_eq!(crate::logs::check_written(left.path()).unwrap(), None, "{path:?} cut at {cut}");
+            assert_eq!(crate::logs::check_manifest(copy.path()).unwrap(), None, "{path:?} cut at {cut}");
+            assert_eq!(crate::logs::check_written(copy.path()).unwrap(), None, "{path:?} cut at {cut}");
         }
         std::fs::write(&path, &whole).unwrap();
     }
 }
 
 #[test]
-fn damage_is_noticed_only_in_what_was_synced() {
+fn damage_is_noticed_only_in_synced_writes() {
     let folder = flips::scratch();
     let (database, copy) = (super::super::database::Database::open(folder.path()).unwrap(), folder.path().join("copy"));
     let write = |number: u8| {
@@ -175,7 +175,7 @@ fn damage_is_noticed_only_in_what_was_synced() {
         std::fs::write(&log, bytes).unwrap();
         crate::logs::check_written(&copy).unwrap().map(|damage| damage.to_string())
     };
-    let said = damage_after_a_flip_in(0xa1).unwrap();
-    assert!(said.contains(&*log.to_string_lossy()) && said.contains("is damaged at byte "), "{said}");
+    let message = damage_after_a_flip_in(0xa1).unwrap();
+    assert!(message.contains(&*log.to_string_lossy()) && message.contains("is damaged at byte "), "{message}");
     assert_eq!([0xa2, 0xa3].map(damage_after_a_flip_in), [None, None]);
 }

@@ -1,8 +1,8 @@
-//! Goal: brokers that lack a request are judged by what it is needed for: refused by name, or done without.
+//! Goal: a missing request is an error or a listed restriction, depending on the purpose of the request.
 
 use super::*;
 
-/// Everything that is used, as Apache Kafka 4.1 offers it.
+/// All requests that are used, in the versions that Apache Kafka 4.1 offers.
 const ALL: &[(i16, RangeInclusive<i16>)] = &[
     (0, 0..=13),
     (1, 4..=17),
@@ -26,7 +26,7 @@ const ALL: &[(i16, RangeInclusive<i16>)] = &[
 ];
 
 fn offer(broker: &str, change: &[(i16, Option<i16>)]) -> Offer {
-    let changed = |key: i16| change.iter().find(|(of, _)| *of == key).map(|(_, most)| *most);
+    let changed = |key: i16| change.iter().find(|(changed, _)| *changed == key).map(|(_, most)| *most);
     let ranges = ALL.iter().filter_map(|(key, range)| match changed(*key) {
         None => Some((*key, range.clone())),
         Some(most) => most.map(|most| (*key, *range.start()..=most)),
@@ -51,7 +51,7 @@ fn brokers_with_everything_lack_nothing() {
 }
 
 #[test]
-fn what_is_needed_is_named_with_its_broker_and_purpose() {
+fn missing_needed_request_is_reported_with_its_broker_and_purpose() {
     for need in NEEDS {
         for path in [DataPath::Auto, DataPath::Wire, DataPath::Librdkafka] {
             let found = judged(&[(need.key, None)], path);
@@ -69,7 +69,7 @@ fn what_is_needed_is_named_with_its_broker_and_purpose() {
 }
 
 #[test]
-fn versions_that_do_not_say_what_is_needed_are_none() {
+fn insufficient_versions_count_as_missing() {
     for (key, most, words) in [
         (9, 6, "OffsetFetch (versions 1 to 6 offered, versions 7 to 9 needed)"),
         (28, 2, "TxnOffsetCommit (versions 0 to 2 offered, version"),
@@ -82,20 +82,20 @@ fn versions_that_do_not_say_what_is_needed_are_none() {
 }
 
 #[test]
-fn brokers_that_only_librdkafka_can_use_are_left_to_it() {
+fn librdkafka_is_chosen_for_brokers_that_only_it_supports() {
     for (key, most) in [(1, 10), (0, 7), (22, 2)] {
-        let by = |path| judged(&[(key, Some(most))], path);
-        let found = by(DataPath::Auto);
+        let judge_on = |path| judged(&[(key, Some(most))], path);
+        let found = judge_on(DataPath::Auto);
         assert!(!found.is_on_the_wire && found.abilities.lacking.is_empty(), "{found:?}");
         assert!(found.abilities.data_path.starts_with("by librdkafka, since the broker at b:2 lacks"), "{found:?}");
-        assert!(by(DataPath::Librdkafka).abilities.lacking.is_empty());
-        let found = by(DataPath::Wire);
+        assert!(judge_on(DataPath::Librdkafka).abilities.lacking.is_empty());
+        let found = judge_on(DataPath::Wire);
         assert!(found.is_on_the_wire && found.abilities.lacking.len() == 1, "refused: {found:?}");
     }
 }
 
 #[test]
-fn what_is_done_without_is_said_with_what_follows() {
+fn missing_optional_request_is_reported_with_its_consequence() {
     for (key, most) in [(23, None), (2, Some(4)), (15, None), (19, None)] {
         for path in [DataPath::Auto, DataPath::Librdkafka] {
             let found = judged(&[(key, most)], path);
@@ -106,7 +106,7 @@ fn what_is_done_without_is_said_with_what_follows() {
     }
 }
 
-/// kfake offers versions 3 and 4, of which librdkafka speaks none.
+/// kfake offers versions 3 and 4, neither of which librdkafka supports.
 #[test]
 fn leader_epochs_are_compared_by_the_client_that_reads() {
     let versions = Versions::offering(
@@ -125,7 +125,7 @@ fn leader_epochs_are_compared_by_the_client_that_reads() {
 }
 
 #[test]
-fn brokers_that_librdkafka_could_use_are_refused_with_what_to_set() {
+fn refusal_of_brokers_that_librdkafka_supports_names_the_setting() {
     let words = "with `data_path: auto`, librdkafka would read and write";
     let lacking = |most: i16, path| judged(&[(1, Some(most))], path).abilities.lacking.join("; ");
     assert!(lacking(10, DataPath::Wire).contains(words), "{}", lacking(10, DataPath::Wire));

@@ -1,6 +1,6 @@
 //! Records, borrowed from brokers' responses: key and value are not copied.
 //!
-//! Headers are copied into the format of [`Headers`], if any record of the batch has some.
+//! Headers are copied into the format of [`Headers`], if any record of the batch has headers.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ use crate::record::{HeaderBuf, Headers, Record, TopicPartition};
 pub struct Batch {
     fetched: Fetched,
     headers: HeaderBuf,
-    /// Where in `headers` those of each record are; empty if no record has any.
-    headers_at: Vec<Range<usize>>,
+    /// Each record's range in `headers`; empty if no record has headers.
+    header_ranges: Vec<Range<usize>>,
 }
 
 impl Batch {
@@ -23,13 +23,13 @@ impl Batch {
     pub fn clear(&mut self) {
         self.fetched.clear();
         self.headers.clear();
-        self.headers_at.clear();
+        self.header_ranges.clear();
     }
 
-    /// Lets `take` replace the records.
+    /// Replaces the records by calling `take`.
     pub(super) fn fill(&mut self, take: impl FnOnce(&mut Fetched)) {
         self.headers.clear();
-        self.headers_at.clear();
+        self.header_ranges.clear();
         take(&mut self.fetched);
         if !self.fetched.has_headers() {
             return;
@@ -37,7 +37,7 @@ impl Batch {
         for (_, record) in self.fetched.iter() {
             let start = self.headers.byte_len();
             record.copy_headers(&mut self.headers);
-            self.headers_at.push(start..self.headers.byte_len());
+            self.header_ranges.push(start..self.headers.byte_len());
         }
     }
 
@@ -63,7 +63,7 @@ impl RecordBatch for Batch {
     fn record(&self, index: usize) -> Record<'_> {
         let record = self.fetched.record(index).expect("an index below the number of records");
         let source = &self.partitions()[self.source(index)];
-        let headers = match self.headers_at.get(index) {
+        let headers = match self.header_ranges.get(index) {
             Some(range) => Headers::from_bytes(&self.headers.as_headers().as_bytes()[range.clone()]),
             None => Headers::default(),
         };

@@ -1,4 +1,4 @@
-//! Clocks and connections of a client of brokers: the machine's, or a simulation's.
+//! The clock and the connections of a client: the machine's, or a simulation's.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ pub trait Network: Send {
     /// The current time of the wall clock, in milliseconds since the epoch.
     fn wall_ms(&self) -> i64;
 
-    /// Does what can be done without blocking, and waits up to `wait` for something that the client can act upon.
-    /// Returns whether the bell ended the wait. See [`Edge::drive`].
+    /// Does the work that needs no waiting, then waits up to `wait` for an event that the client can act upon. Returns
+    /// whether the bell ended the wait. See [`Edge::drive`].
     fn drive(&mut self, brokers: &mut Brokers, wait: Duration) -> bool;
 
     /// Ends a wait whenever `bell` is readable.
@@ -40,7 +40,7 @@ pub(super) enum Transport {
         tls: Option<Arc<Renewed<rustls::ClientConfig>>>,
         /// How sockets are opened.
         settings: SocketSettings,
-        /// What the process knows of the brokers.
+        /// What this process knows about the brokers' availability.
         contact: Arc<Contact>,
     },
     /// A simulation.

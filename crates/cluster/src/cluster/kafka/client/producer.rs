@@ -1,38 +1,38 @@
-//! A transactional producer on the wire: a writer and its connections, driven by the calling thread.
+//! A transactional producer on the wire: a writer with its connections, driven by the calling thread.
 //!
-//! Records are written, and answers processed, within calls: within some calls of [`Producer::send`], and within all
-//! other calls except plain getters. So there is no thread, and no hand-over for a record.
+//! Records are written, and responses processed, within some calls of [`Producer::send`], and within all other calls
+//! except plain getters. So no record is handed to another thread.
 //!
-//! - `driven`: the writer with its connections; `clock`, `slots`: caches that keep the cost of a record low
+//! - `write_client`: the writer with its connections; `clock`, `slots`: caches that keep the cost of a record low
 //! - `errors`: errors, in the wording of librdkafka's path
 //!
-//! Invariants: those of [`wire::writer`](super::super::wire::writer). A producer that is dropped with a transaction
-//! open leaves it to its timeout, or to the client that fences the id.
+//! Invariants: those of [`wire::writer`](super::super::wire::writer). If a producer is dropped with a transaction open,
+//! the transaction ends at its timeout, or when another client fences the id.
 //!
-//! **Failure**: the writer's errors, with the same kinds. A record that the client itself refuses leaves the
-//! transaction as it is; an error that ends the transaction is never reported as the refusal of a single record.
+//! **Failure**: the writer's errors, with the same kinds. If the client itself refuses a record, the transaction stays
+//! open; an error that ends the transaction is never reported as the refusal of a single record.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::driven::Driven;
+use self::write_client::WriteClient;
 use super::super::epochs::Epochs;
 use super::super::wire::writer::{Group, Offset, WriteSettings};
-use super::connecting::ClientSettings;
-use super::trouble::Accepted;
+use super::client_settings::ClientSettings;
+use super::trouble::AcceptedLogins;
 use crate::cluster::{self, DeliveryFailure, Error, Message, OffsetCommit, Ticket};
 use crate::record::TopicPartition;
 
 mod clock;
-mod driven;
 mod errors;
 mod slots;
+mod write_client;
 
 /// Proof of membership in the group whose offsets are committed.
 pub trait Membership: Send {
-    /// As the group's coordinator checks it.
+    /// The proof, in the form in which it is sent to the group's coordinator.
     fn group(&self) -> Group;
 
     /// The epochs known for the group.
@@ -43,24 +43,24 @@ pub trait Membership: Send {
 pub struct Producer<M> {
     id: String,
     member: PhantomData<fn(M)>,
-    /// A cell, since queries of the state of deliveries take `&self` and have to process answers first.
-    driven: RefCell<Driven>,
+    /// A cell, since getters of the state of deliveries take `&self` and have to process responses first.
+    client: RefCell<WriteClient>,
 }
 
 impl<M: Membership> Producer<M> {
-    /// Opens a producer; a transaction that was open under its id has been aborted. Once a login was accepted, a
-    /// refused one is an error to retry.
+    /// Opens a producer; a transaction that was open under its id has been aborted. Once a login was accepted, a later
+    /// refusal is [`ErrorKind::Retry`](cluster::ErrorKind::Retry).
     pub fn open(
         client: &ClientSettings,
         settings: &Arc<WriteSettings>,
-        accepted: &Accepted,
+        accepted: &AcceptedLogins,
         id: &str,
     ) -> Result<Self, Error> {
-        let driven = Driven::open(client, settings, accepted, id)?;
-        Ok(Self { id: id.to_owned(), member: PhantomData, driven: RefCell::new(driven) })
+        let driven = WriteClient::open(client, settings, accepted, id)?;
+        Ok(Self { id: id.to_owned(), member: PhantomData, client: RefCell::new(driven) })
     }
 
-    fn commit_by(
+    fn commit_with(
         &mut self,
         offsets: &[OffsetCommit],
         group: &M,
@@ -78,8 +78,8 @@ impl<M: Membership> Producer<M> {
             }
         };
         let offsets = offsets.iter().map(with_epoch).collect();
-        let committed = self.driven.get_mut().commit(offsets, group.group(), meanwhile);
-        committed.map_err(|error| errors::doing("committing the transaction", &error))
+        let committed = self.client.get_mut().commit(offsets, group.group(), meanwhile);
+        committed.map_err(|error| errors::error_during("committing the transaction", &error))
     }
 }
 
@@ -91,13 +91,13 @@ impl<M: Membership> cluster::Producer for Producer<M> {
     }
 
     fn begin(&mut self) -> Result<(), Error> {
-        let begun = self.driven.get_mut().begin();
-        begun.map_err(|error| errors::doing("beginning a transaction", &error))
+        let begun = self.client.get_mut().begin();
+        begun.map_err(|error| errors::error_during("beginning a transaction", &error))
     }
 
     #[inline]
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
-        self.driven.get_mut().send(ticket, message)
+        self.client.get_mut().send(ticket, message)
     }
 
     fn send_all<'a>(
@@ -106,32 +106,32 @@ impl<M: Membership> cluster::Producer for Producer<M> {
         to: &TopicPartition,
         records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
     ) -> Result<(), Error> {
-        self.driven.get_mut().send_all(number, to, records)
+        self.client.get_mut().send_all(number, to, records)
     }
 
     fn expect_from(&mut self, number: u64, offset: i64) {
-        self.driven.get_mut().writer.expect(number, offset);
+        self.client.get_mut().writer.expect_from(number, offset);
     }
 
     fn serve(&mut self) {
-        self.driven.get_mut().listen();
+        self.client.get_mut().process_responses();
     }
 
     fn in_flight(&self) -> usize {
-        let mut driven = self.driven.borrow_mut();
-        driven.listen();
+        let mut driven = self.client.borrow_mut();
+        driven.process_responses();
         driven.writer.in_flight()
     }
 
     fn has_failed(&self) -> bool {
-        let mut driven = self.driven.borrow_mut();
-        driven.listen();
+        let mut driven = self.client.borrow_mut();
+        driven.process_responses();
         driven.writer.has_failed()
     }
 
     fn take_failures(&mut self) -> Vec<DeliveryFailure> {
-        let driven = self.driven.get_mut();
-        driven.listen();
+        let driven = self.client.get_mut();
+        driven.process_responses();
         let failures = driven.writer.take_failures().into_iter();
         failures
             .map(|failure| DeliveryFailure {
@@ -143,13 +143,13 @@ impl<M: Membership> cluster::Producer for Producer<M> {
     }
 
     fn take_delivered(&mut self) -> Vec<(u64, i64)> {
-        let driven = self.driven.get_mut();
-        driven.listen();
+        let driven = self.client.get_mut();
+        driven.process_responses();
         driven.writer.take_delivered()
     }
 
     fn commit(&mut self, offsets: &[OffsetCommit], group: M) -> Result<(), Error> {
-        self.commit_by(offsets, &group, None)
+        self.commit_with(offsets, &group, None)
     }
 
     fn commit_while(
@@ -158,15 +158,15 @@ impl<M: Membership> cluster::Producer for Producer<M> {
         group: M,
         meanwhile: &mut dyn FnMut(Duration),
     ) -> Result<(), Error> {
-        self.commit_by(offsets, &group, Some(meanwhile))
+        self.commit_with(offsets, &group, Some(meanwhile))
     }
 
     fn abort(&mut self) -> Result<(), Error> {
-        let aborted = self.driven.get_mut().abort();
-        aborted.map_err(|error| errors::doing("aborting the transaction", &error))
+        let aborted = self.client.get_mut().abort();
+        aborted.map_err(|error| errors::error_during("aborting the transaction", &error))
     }
 
     fn is_fit(&self) -> bool {
-        self.driven.borrow().writer.is_fit()
+        self.client.borrow().writer.is_fit()
     }
 }

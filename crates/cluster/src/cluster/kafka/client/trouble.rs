@@ -1,5 +1,5 @@
-//! Trouble with brokers' connections that a person has to fix, and when it is reported: only while no broker at all can
-//! be asked, since an unusable broker does no harm while others can be used.
+//! Trouble with brokers' connections that a person has to fix, and when it is reported: only while no broker at all is
+//! available, since an unusable broker does no harm while others can be used.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,30 +8,30 @@ use super::super::login::Login;
 use super::super::wire::brokers::{Brokers, Trouble, TroubleKind};
 
 /// How long no broker may be available before trouble is reported.
-const ALONE_MAX: Duration = Duration::from_secs(1);
+const OUTAGE_MAX: Duration = Duration::from_secs(1);
 
-/// What the cluster has accepted from this process before, and is expected to accept again.
+/// Which logins the cluster has accepted from this process, and is expected to accept again.
 #[derive(Clone, Default)]
-pub struct Accepted {
-    /// A login, also one of librdkafka's clients.
+pub struct AcceptedLogins {
+    /// Logins in general, of librdkafka's clients too.
     login: Arc<Login>,
-    /// A connection of the wire, with its own TLS.
+    /// Connections of the wire, with its own TLS.
     wire: Arc<Login>,
 }
 
-impl Accepted {
-    /// Nothing yet on the wire; `login` is shared with librdkafka's clients.
+impl AcceptedLogins {
+    /// Without an accepted connection on the wire; `login` is shared with librdkafka's clients.
     pub(in super::super) fn new(login: &Arc<Login>) -> Self {
         Self { login: Arc::clone(login), wire: Arc::default() }
     }
 
-    fn succeeded(&self) {
-        self.login.succeeded();
-        self.wire.succeeded();
+    fn note_success(&self) {
+        self.login.note_success();
+        self.wire.note_success();
     }
 
-    /// Whether a person has to fix the trouble: not if a login or a certificate was accepted before, nor if a name is
-    /// unknown.
+    /// Whether a person has to fix the trouble: not if a login or a certificate was accepted before, nor if a host name
+    /// cannot be resolved.
     fn is_refused_by(&self, trouble: &Trouble) -> bool {
         match trouble.kind {
             TroubleKind::Login => !self.login.has_succeeded(),
@@ -42,35 +42,35 @@ impl Accepted {
     }
 }
 
-/// Since when a client has no broker to ask.
-pub(super) struct Loneliness {
-    accepted: Accepted,
+/// How long a client has been without an available broker.
+pub(super) struct Outage {
+    accepted: AcceptedLogins,
     since: Option<Instant>,
 }
 
-impl Loneliness {
-    /// A client that has just started.
-    pub fn new(accepted: &Accepted) -> Self {
+impl Outage {
+    /// Starts without an outage.
+    pub fn new(accepted: &AcceptedLogins) -> Self {
         Self { accepted: accepted.clone(), since: None }
     }
 
-    /// How long no broker could be asked; `None` if one can be.
-    pub fn lasts(&mut self, brokers: &mut Brokers, now: Instant) -> Option<Duration> {
-        if brokers.any(now).is_some() {
-            self.accepted.succeeded();
+    /// How long no broker has been available; `None` if one is available.
+    pub fn duration(&mut self, brokers: &mut Brokers, now: Instant) -> Option<Duration> {
+        if brokers.any_node(now).is_some() {
+            self.accepted.note_success();
             self.since = None;
             return None;
         }
         Some(now.saturating_duration_since(*self.since.get_or_insert(now)))
     }
 
-    /// The trouble because of which no broker can be asked, if that has lasted for [`ALONE_MAX`].
+    /// The trouble because of which no broker is available, if the outage has lasted for [`OUTAGE_MAX`].
     pub fn trouble(&mut self, brokers: &mut Brokers, now: Instant) -> Option<String> {
-        let lasts = self.lasts(brokers, now)?;
-        self.known_trouble(brokers).filter(|_| lasts >= ALONE_MAX)
+        let lasts = self.duration(brokers, now)?;
+        self.known_trouble(brokers).filter(|_| lasts >= OUTAGE_MAX)
     }
 
-    /// The trouble with a broker, whether others can be asked or not.
+    /// The trouble with a broker, even if others are available.
     pub fn known_trouble(&self, brokers: &Brokers) -> Option<String> {
         let trouble = brokers.trouble().filter(|trouble| self.accepted.is_refused_by(trouble))?;
         let hint = match trouble.kind {

@@ -61,6 +61,6 @@ impl Client {
     /// Some broker has responded, so the login was accepted.
     pub fn note_login(&self) {
         log::reached();
-        self.last_trouble.login.succeeded();
+        self.last_trouble.login.note_success();
     }
 }

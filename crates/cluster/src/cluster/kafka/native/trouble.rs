@@ -184,7 +184,7 @@ mod tests {
         let (last_trouble, other) = (last_trouble(), failure(Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED, "no"));
         let refused = |failure: &Failure| last_trouble.login.is_refused_by(failure);
         assert!(refused(&password()) && refused(&other) && !refused(&broken()));
-        last_trouble.login.succeeded();
+        last_trouble.login.note_success();
         assert!(!refused(&password()) && refused(&other));
         last_trouble.set(Some(password()));
         let (kind, message) = explained(&last_trouble, None);

@@ -1,4 +1,4 @@
-//! With certificates that are made for the tests, by openssl as the other tests do.
+//! Tests with certificates that openssl creates for each run.
 
 use std::process::Command;
 use std::sync::OnceLock;
@@ -9,7 +9,8 @@ use rustls::{ClientConnection, ServerConfig, ServerConnection};
 
 use super::*;
 
-/// An authority (`ca.pem`), and a certificate of it for `localhost` with its key, plain and encrypted.
+/// A folder with an authority (`ca.pem`), and a certificate that it issued for `localhost`, with the key, plain and
+/// encrypted.
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let made = FOLDER.get_or_init(|| {
@@ -42,23 +43,23 @@ fn text(name: &str) -> Option<String> {
     Some(std::fs::read_to_string(folder().join(name)).unwrap())
 }
 
-/// Of the authority, without a certificate of one's own.
-fn trusting() -> TlsProperties {
+/// Properties that trust the authority, without a client's certificate.
+fn trusting_authority() -> TlsProperties {
     TlsProperties::of_authorities(path("ca.pem"), None)
 }
 
-/// With the client's certificate and this key.
-fn known(key: &str) -> TlsProperties {
-    TlsProperties { certificate_location: path("cert.pem"), key_location: path(key), ..trusting() }
+/// Properties with the client's certificate and this key.
+fn with_client_key(key: &str) -> TlsProperties {
+    TlsProperties { certificate_location: path("cert.pem"), key_location: path(key), ..trusting_authority() }
 }
 
-/// Whether a client gets on with a broker of this name, which may ask for its certificate.
-fn meets(properties: &TlsProperties, name: &str, asks_clients: bool) -> Result<(), String> {
+/// Completes a handshake between a client and a broker of this name, which may request the client's certificate.
+fn handshake(properties: &TlsProperties, name: &str, requests_certificate: bool) -> Result<(), String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let server = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
-    let server = match asks_clients {
+    let server = match requests_certificate {
         true => {
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots(&trusting()).unwrap(), provider);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots(&trusting_authority()).unwrap(), provider);
             server.with_client_cert_verifier(verifier.build().unwrap())
         }
         false => server.with_no_client_auth(),
@@ -86,9 +87,9 @@ fn meets(properties: &TlsProperties, name: &str, asks_clients: bool) -> Result<(
     Ok(())
 }
 
-/// The properties name files that are replaced: the authority's, and the client's certificate, then its key.
+/// The files of the authority, the client's certificate and its key are replaced in turn.
 #[test]
-fn files_are_read_again_and_what_cannot_be_used_is_not() {
+fn changed_files_are_reloaded_unless_they_cannot_be_used() {
     let own = tempfile::tempdir().unwrap();
     let at = |name: &str| Some(own.path().join(name).to_str().unwrap().to_owned());
     let put = |from: &str, to: &str| std::fs::copy(folder().join(from), own.path().join(to)).unwrap();
@@ -99,7 +100,7 @@ fn files_are_read_again_and_what_cannot_be_used_is_not() {
         ca_location: at("ca"),
         certificate_location: at("cert"),
         key_location: at("key"),
-        ..trusting()
+        ..trusting_authority()
     });
     let tls = tls.unwrap();
     let first = tls.now().unwrap();
@@ -109,7 +110,7 @@ fn files_are_read_again_and_what_cannot_be_used_is_not() {
         put(damaged, to);
         assert!(Arc::ptr_eq(&first, &tls.now().unwrap()), "{to}");
         put(whole, to);
-        assert!(Arc::ptr_eq(&first, &tls.now().unwrap()), "{to} is as it was");
+        assert!(Arc::ptr_eq(&first, &tls.now().unwrap()), "{to} is restored");
     }
     put("stranger.pem", "ca");
     assert!(!Arc::ptr_eq(&first, &tls.now().unwrap()));
@@ -122,66 +123,75 @@ fn property(properties: &TlsProperties) -> String {
 #[test]
 fn authorities_come_from_a_file_a_folder_or_a_text() {
     let only = tempfile::tempdir().unwrap();
-    // As openssl rehash would name it; rustls only asks for the shape.
+    // The name has the form that `openssl rehash` produces; rustls-native-certs requires this form.
     std::fs::copy(folder().join("ca.pem"), only.path().join("0a1b2c3d.0")).unwrap();
     let in_folder = only.path().to_str().map(str::to_owned);
     for properties in [
-        trusting(),
-        TlsProperties { ca_location: in_folder, ..trusting() },
-        TlsProperties { ca_location: None, ca_pem: text("ca.pem"), ..trusting() },
-        TlsProperties { ca_location: Some(PROBE.to_owned()), ca_pem: text("ca.pem"), ..trusting() },
-        TlsProperties { ca_location: path("stranger.pem"), ca_pem: text("ca.pem"), ..trusting() },
+        trusting_authority(),
+        TlsProperties { ca_location: in_folder, ..trusting_authority() },
+        TlsProperties { ca_location: None, ca_pem: text("ca.pem"), ..trusting_authority() },
+        TlsProperties { ca_location: Some(PROBE.to_owned()), ca_pem: text("ca.pem"), ..trusting_authority() },
+        TlsProperties { ca_location: path("stranger.pem"), ca_pem: text("ca.pem"), ..trusting_authority() },
     ] {
-        meets(&properties, "localhost", false).unwrap();
+        handshake(&properties, "localhost", false).unwrap();
     }
-    let stranger = TlsProperties { ca_location: path("stranger.pem"), ..trusting() };
-    assert!(meets(&stranger, "localhost", false).unwrap_err().starts_with("client: invalid peer certificate"));
+    let stranger = TlsProperties { ca_location: path("stranger.pem"), ..trusting_authority() };
+    assert!(handshake(&stranger, "localhost", false).unwrap_err().starts_with("client: invalid peer certificate"));
 }
 
 #[test]
-fn what_is_not_to_be_checked_is_not_checked() {
+fn disabled_checks_are_not_made() {
     let elsewhere = "broker.example";
-    assert!(meets(&trusting(), elsewhere, false).unwrap_err().contains("not valid for name"));
-    meets(&TlsProperties { checks_name: false, ..trusting() }, elsewhere, false).unwrap();
-    let stranger = TlsProperties { ca_location: path("stranger.pem"), checks_name: false, ..trusting() };
-    assert!(meets(&stranger, "localhost", false).is_err(), "the authority counts whatever the name is");
-    meets(&TlsProperties { checks_certificate: false, ..stranger }, elsewhere, false).unwrap();
+    assert!(handshake(&trusting_authority(), elsewhere, false).unwrap_err().contains("not valid for name"));
+    handshake(&TlsProperties { checks_name: false, ..trusting_authority() }, elsewhere, false).unwrap();
+    let stranger = TlsProperties { ca_location: path("stranger.pem"), checks_name: false, ..trusting_authority() };
+    assert!(handshake(&stranger, "localhost", false).is_err(), "the authority is checked although the name is not");
+    handshake(&TlsProperties { checks_certificate: false, ..stranger }, elsewhere, false).unwrap();
 }
 
 #[test]
 fn clients_show_their_certificate() {
-    assert!(meets(&trusting(), "localhost", true).is_err());
-    meets(&known("key.pem"), "localhost", true).unwrap();
-    let texts = TlsProperties { certificate_pem: text("cert.pem"), key_pem: text("key.pem"), ..trusting() };
-    meets(&texts, "localhost", true).unwrap();
+    assert!(handshake(&trusting_authority(), "localhost", true).is_err());
+    handshake(&with_client_key("key.pem"), "localhost", true).unwrap();
+    let texts = TlsProperties { certificate_pem: text("cert.pem"), key_pem: text("key.pem"), ..trusting_authority() };
+    handshake(&texts, "localhost", true).unwrap();
 }
 
 #[test]
 fn keys_that_rustls_cannot_use_are_for_librdkafka() {
     for key in ["encrypted.pem", "traditional.pem"] {
-        let error = config(known(key)).unwrap_err();
+        let error = config(with_client_key(key)).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the kafka property ssl.key.location needs librdkafka: the wire does not read keys that are encrypted"
         );
     }
     for key in ["other.pem", "cert.pem", "nowhere.pem"] {
-        assert_eq!(property(&known(key)), "ssl.key.location", "{key}");
+        assert_eq!(property(&with_client_key(key)), "ssl.key.location", "{key}");
     }
-    let of_text = TlsProperties { key_pem: text("encrypted.pem"), ..known("key.pem") };
+    let of_text = TlsProperties { key_pem: text("encrypted.pem"), ..with_client_key("key.pem") };
     assert_eq!(property(&of_text), "ssl.key.pem");
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_or_unusable_file_is_reported_by_its_property() {
     let at = |name: &str| Some(folder().join(name).to_str().unwrap().to_owned());
     let empty = tempfile::tempdir().unwrap();
     for ca_location in [at("nowhere.pem"), at("names"), empty.path().to_str().map(str::to_owned)] {
-        assert_eq!(property(&TlsProperties { ca_location, ..trusting() }), "ssl.ca.location");
+        assert_eq!(property(&TlsProperties { ca_location, ..trusting_authority() }), "ssl.ca.location");
     }
-    assert_eq!(property(&TlsProperties { ca_pem: Some("hunter2".to_owned()), ..trusting() }), "ssl.ca.pem");
-    assert_eq!(property(&TlsProperties { key_location: None, ..known("key.pem") }), "ssl.certificate.location");
-    assert_eq!(property(&TlsProperties { certificate_location: None, ..known("key.pem") }), "ssl.key.location");
+    assert_eq!(property(&TlsProperties { ca_pem: Some("hunter2".to_owned()), ..trusting_authority() }), "ssl.ca.pem");
+    assert_eq!(
+        property(&TlsProperties { key_location: None, ..with_client_key("key.pem") }),
+        "ssl.certificate.location"
+    );
+    assert_eq!(
+        property(&TlsProperties { certificate_location: None, ..with_client_key("key.pem") }),
+        "ssl.key.location"
+    );
     let certificate_location = at("nowhere.pem");
-    assert_eq!(property(&TlsProperties { certificate_location, ..known("key.pem") }), "ssl.certificate.location");
+    assert_eq!(
+        property(&TlsProperties { certificate_location, ..with_client_key("key.pem") }),
+        "ssl.certificate.location"
+    );
 }

@@ -2,7 +2,7 @@
 //!
 //! **Failure**: [`Rejected`]; no memory remains reserved.
 
-use super::super::wire::records::{self, Codec, Rejected, Unpack, strip_xerial};
+use super::super::wire::records::{self, Codec, Unpack, UnpackError, strip_xerial};
 use super::budget::Rejection;
 use super::codecs::{self, Failure, Unpacked};
 
@@ -33,7 +33,7 @@ impl Drop for Owned {
 }
 
 impl Unpack for Budgeted {
-    fn unpack(&mut self, codec: Codec, bytes: &[u8]) -> Result<records::Unpacked, Rejected> {
+    fn unpack(&mut self, codec: Codec, bytes: &[u8]) -> Result<records::Unpacked, UnpackError> {
         let unpacked = match codec {
             Codec::None => return Ok(records::Unpacked::new(bytes.to_vec())),
             Codec::Gzip => codecs::gzip(bytes),
@@ -45,9 +45,9 @@ impl Unpack for Budgeted {
             Codec::Zstd => codecs::zstd(bytes),
         };
         unpacked.map(|unpacked| records::Unpacked::new(Owned(unpacked))).map_err(|failure| match failure {
-            Failure::Rejected(Rejection::TooLarge) => Rejected::TooLarge,
-            Failure::Rejected(Rejection::NoRoom) => Rejected::NoRoom,
-            Failure::Damaged => Rejected::Damaged,
+            Failure::Rejected(Rejection::TooLarge) => UnpackError::TooLarge,
+            Failure::Rejected(Rejection::NoRoom) => UnpackError::NoRoom,
+            Failure::Damaged => UnpackError::Damaged,
         })
     }
 }

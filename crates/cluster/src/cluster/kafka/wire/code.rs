@@ -6,7 +6,7 @@ macro_rules! codes {
     };
 }
 
-// The codes that the wire tells apart.
+// The codes that the wire distinguishes.
 codes! {
     NONE = 0,
     OFFSET_OUT_OF_RANGE = 1,

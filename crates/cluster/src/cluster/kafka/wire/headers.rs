@@ -1,59 +1,59 @@
-//! The parts of Kafka's format that are decoded here instead of by librdkafka: how many records a batch holds, and a
+//! The parts of Kafka's format that are decoded here instead of by librdkafka: the number of records in a batch, and a
 //! record's headers.
 //!
-//! Anyone who may write to the input chooses these bytes. They are not trusted: a length that does not fit ends
-//! decoding.
+//! Any producer of the input can choose these bytes, so they are not trusted: decoding stops at a length that exceeds
+//! the bytes.
 //!
 //! **Failure**: malformed bytes are `None`, or are not counted.
 
-use super::primitives::{counted, varint};
+use super::primitives::{prefixed_bytes, varint};
 use crate::record::HeaderBuf;
 
-/// Attributes, two deltas, and the lengths of key, value and headers.
+/// The fewest bytes of a record after its length: attributes, two deltas, and the lengths of key, value and headers.
 const RECORD_BYTES_MIN: i64 = 6;
 
-/// Counts the records in an unpacked batch, as far as it is readable: each takes memory besides its bytes. A batch is a
-/// sequence of records, each preceded by its length; before Kafka 0.11, of messages, each preceded by its offset and
-/// its length. Messages are not mistaken for records: no record is as short as the first byte of an offset would
-/// suggest.
+/// Counts the records in an unpacked batch, as far as it is readable: each record takes memory besides its bytes. A
+/// batch is a sequence of records, each preceded by its length; before Kafka 0.11, a sequence of messages, each
+/// preceded by its offset and its length. A message is not mistaken for a record: read as the length of a record, the
+/// first byte of an offset is too small.
 pub fn count_records(unpacked: &[u8]) -> u64 {
-    match record(unpacked) {
-        Some(_) => count(unpacked, record),
-        None => count(unpacked, message),
+    match skip_record(unpacked) {
+        Some(_) => count(unpacked, skip_record),
+        None => count(unpacked, skip_message),
     }
 }
 
-fn count(mut rest: &[u8], next: fn(&[u8]) -> Option<&[u8]>) -> u64 {
+fn count(mut rest: &[u8], skip: fn(&[u8]) -> Option<&[u8]>) -> u64 {
     let mut records = 0;
-    while let Some(behind) = next(rest) {
+    while let Some(after) = skip(rest) {
         records += 1;
-        rest = behind;
+        rest = after;
     }
     records
 }
 
 /// The bytes after the first record.
-fn record(bytes: &[u8]) -> Option<&[u8]> {
+fn skip_record(bytes: &[u8]) -> Option<&[u8]> {
     let (length, rest) = varint(bytes)?;
     rest.get(usize::try_from(length).ok().filter(|_| length >= RECORD_BYTES_MIN)?..)
 }
 
 /// The bytes after the first message.
-fn message(bytes: &[u8]) -> Option<&[u8]> {
+fn skip_message(bytes: &[u8]) -> Option<&[u8]> {
     let length = bytes.get(8..12)?.try_into().ok().map(u32::from_be_bytes)?;
     bytes.get(12..)?.get(usize::try_from(length).ok()?..)
 }
 
 /// A record's headers: their count, then for each the length of its name, the name, the length of its value (-1
-/// for null) and the value; nothing may follow.
+/// for null) and the value. No bytes may follow.
 pub fn read_headers(bytes: &[u8]) -> Option<HeaderBuf> {
     let mut headers = HeaderBuf::default();
     let (count, mut rest) = varint(bytes)?;
     for _ in 0..count {
-        let (name, behind) = counted(rest)?;
-        let (value, behind) = counted(behind)?;
+        let (name, after) = prefixed_bytes(rest)?;
+        let (value, after) = prefixed_bytes(after)?;
         headers.push(name?, value);
-        rest = behind;
+        rest = after;
     }
     (count >= 0 && rest.is_empty()).then_some(headers)
 }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_counted_in_both_forms() {
+    fn records_and_old_messages_are_counted() {
         // Length 6, in zigzag: attributes, times, no key, no value, no headers.
         let record = [12, 0, 0, 0, 1, 1, 0];
         assert_eq!(count_records(&record.repeat(1_000)), 1_000);
@@ -103,15 +103,15 @@ mod tests {
 
     #[test]
     fn malformed_headers_are_rejected() {
-        let fine = [4, 2, b'a', 2, b'1', 2, b'b', 1];
-        assert!(read_headers(&fine).is_some());
-        for length in 0..fine.len() {
-            assert_eq!(read_headers(&fine[..length]), None, "{length} bytes");
+        let valid = [4, 2, b'a', 2, b'1', 2, b'b', 1];
+        assert!(read_headers(&valid).is_some());
+        for length in 0..valid.len() {
+            assert_eq!(read_headers(&valid[..length]), None, "{length} bytes");
         }
-        let behind: Vec<u8> = fine.into_iter().chain([0]).collect();
+        let overlong: Vec<u8> = valid.into_iter().chain([0]).collect();
         // A negative count, a null name, a negative length, a length that is too long, a varint that does not end, a
         // trailing byte.
-        let broken = [&[1][..], &[2, 1, 1], &[2, 0, 3], &[2, 0xfe, 0xff, 0xff, 0xff, 0x0f, 1], &[0xff; 16], &behind];
+        let broken = [&[1][..], &[2, 1, 1], &[2, 0, 3], &[2, 0xfe, 0xff, 0xff, 0xff, 0x0f, 1], &[0xff; 16], &overlong];
         for bytes in broken {
             assert_eq!(read_headers(bytes), None, "{bytes:?}");
         }

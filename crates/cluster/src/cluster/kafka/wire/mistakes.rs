@@ -1,11 +1,11 @@
-//! Deliberate mistakes that test the simulation's judges: each has to be detected.
+//! Deliberate mistakes that test the simulation's judges: the judges have to detect each of them.
 //!
-//! They are to the wire what `crates/core/src/sabotage.rs` is to the engine. The wire's own simulation detects all of
-//! them; the engine's simulation detects those that show between a lane and a single broker. They exist only in tests
-//! and with the feature `sabotage`; otherwise `is_on` is `false` at compile time.
+//! They correspond to the engine's mistakes in `crates/core/src/sabotage.rs`. The wire's own simulation detects all of
+//! them; the engine's simulation detects those that are visible between a lane and a single broker. They exist only in
+//! tests and with the feature `sabotage`; otherwise `is_on` is `false` at compile time.
 
 macro_rules! mistakes {
-    ($($(#[doc = $whose:literal])+ $all:ident { $($(#[doc = $meaning:literal])+ $name:ident,)+ })+) => {
+    ($($(#[doc = $group:literal])+ $list:ident { $($(#[doc = $meaning:literal])+ $name:ident,)+ })+) => {
         /// A deliberate mistake.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Mistake {
@@ -13,8 +13,8 @@ macro_rules! mistakes {
         }
 
         impl Mistake {
-            $($(#[doc = $whose])+
-            pub const $all: &[Self] = &[$(Self::$name),+];)+
+            $($(#[doc = $group])+
+            pub const $list: &[Self] = &[$(Self::$name),+];)+
 
             /// What goes wrong, in words.
             pub fn meaning(self) -> &'static str {
@@ -79,20 +79,20 @@ mistakes! {
 
 #[cfg(any(test, feature = "sabotage"))]
 thread_local! {
-    /// The mistake that is made on this thread.
-    static ON: std::cell::Cell<Option<Mistake>> = const { std::cell::Cell::new(None) };
+    /// The mistake that this thread makes.
+    static ACTIVE: std::cell::Cell<Option<Mistake>> = const { std::cell::Cell::new(None) };
 }
 
 /// Makes this mistake, and no other, on this thread.
 #[cfg(any(test, feature = "sabotage"))]
 pub fn switch_on(mistake: Option<Mistake>) {
-    ON.set(mistake);
+    ACTIVE.set(mistake);
 }
 
 /// Whether this mistake is made on this thread.
 #[cfg(any(test, feature = "sabotage"))]
 pub(super) fn is_on(mistake: Mistake) -> bool {
-    ON.get() == Some(mistake)
+    ACTIVE.get() == Some(mistake)
 }
 
 /// Whether this mistake is made: never.

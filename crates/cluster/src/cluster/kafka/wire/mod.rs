@@ -1,18 +1,18 @@
-//! Kafka's protocol, batch by batch: all per-record work, without librdkafka.
+//! A client for Kafka's protocol that works batch by batch: it does all per-record work, without librdkafka.
 //!
-//! librdkafka keeps the rare and intricate work: group membership, administration, the queries of a takeover. The wire
-//! fetches, produces and ends transactions. Responses are read in place, and batches are built in the buffer they are
-//! sent from.
+//! librdkafka still does the rare and intricate work: group membership, administration, the queries of a takeover. The
+//! wire fetches, produces and ends transactions. Responses are read in place, and batches are built in the buffer from
+//! which they are sent.
 //!
-//! **Sans I/O**: everything here but [`edge`] is a state machine with bytes in, bytes out and a clock that is passed
+//! **Sans I/O**: every module except [`edge`] is a state machine with bytes in, bytes out and a clock that is passed
 //! in, so the simulation runs the real client.
 //!
 //! - `primitives`: numbers, strings and arrays as Kafka writes them
-//! - `records`: record batches: read in place, built in place, unpacked within bounds
+//! - `records`: record batches, read in place, built in place, unpacked within bounds
 //! - `code`: the error codes in brokers' responses
 //! - `messages`: the requests and responses of the hot path; control messages come from the crate kafka-protocol
-//! - `connection`: one connection: frames, correlation, versions, and the login at its beginning (`login`)
-//! - `brokers`: one client's connections, the partitions' leaders, and which requests failed
+//! - `connection`: one connection: frames, correlation ids, versions, and the login at its beginning (`login`)
+//! - `brokers`: one client's connections, the partitions' leaders, and the outcomes of requests
 //! - `fetcher`: reads partitions; `writer`: writes in transactions
 //! - `edge`: sockets and TLS
 //! - `mistakes`: deliberate mistakes that the simulation has to detect (`tests/sim/wire`)

@@ -1,19 +1,21 @@
 //! Numbers, strings and arrays as Kafka writes them: checked when read, appended when written.
 //!
-//! Fixed-width numbers are big-endian. A *varint* has seven bits a byte, the lowest first. In records it is zigzag. In
-//! the flexible versions of messages (KIP-482) it is unsigned, and lengths are written as one more, with 0 for null.
+//! Fixed-width numbers are big-endian. A *varint* has seven bits per byte, the lowest first. In records, varints are
+//! zigzag-encoded. In the flexible versions of messages (KIP-482) they are unsigned, and a length is written as the
+//! length plus one, with 0 for null.
 //!
-//! The bytes come from brokers, and in records from any producer. They are not trusted: a count or a length beyond the
-//! bytes present is refused before anything is allocated for it.
+//! The bytes come from brokers, and those of records from any producer. They are not trusted: a count or a length that
+//! exceeds the available bytes is refused before memory is allocated for it.
 //!
-//! **Failure**: malformed bytes are `None`; nothing panics.
+//! **Failure**: malformed bytes are `None`; no function panics.
 
 /// Maximum bytes of a varint of 32 bits: a length, a count, an offset delta.
 pub const VARINT_BYTES_MAX: usize = 5;
 /// Maximum bytes of a varint of 64 bits: a timestamp delta.
 pub const VARLONG_BYTES_MAX: usize = 10;
 
-/// Reads an unsigned varint of at most `BYTES_MAX` bytes; also returns the rest. Nearly all take one or two bytes.
+/// Reads an unsigned varint of at most `BYTES_MAX` bytes; also returns the rest. Nearly all varints take one or two
+/// bytes.
 #[inline(always)]
 fn unsigned<const BYTES_MAX: usize>(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (&first, rest) = bytes.split_first()?;
@@ -30,10 +32,10 @@ fn unsigned<const BYTES_MAX: usize>(bytes: &[u8]) -> Option<(u64, &[u8])> {
 #[cold]
 fn unsigned_long<const BYTES_MAX: usize>(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
-    for (place, byte) in bytes.iter().enumerate().take(BYTES_MAX) {
-        value |= u64::from(byte & 0x7f) << (7 * place);
+    for (index, byte) in bytes.iter().enumerate().take(BYTES_MAX) {
+        value |= u64::from(byte & 0x7f) << (7 * index);
         if *byte < 0x80 {
-            return Some((value, bytes.get(place + 1..)?));
+            return Some((value, bytes.get(index + 1..)?));
         }
     }
     None
@@ -49,8 +51,8 @@ fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// Reads a 32-bit zigzag varint as in records; also returns the rest. Its five bytes have room for 35 bits: a value
-/// beyond 32 bits is out of range for every use, and the caller refuses it.
+/// Reads a 32-bit zigzag varint as in records; also returns the rest. Its five bytes can hold 35 bits: a value beyond
+/// 32 bits is out of range for every use, and the caller refuses it.
 #[inline(always)]
 pub fn varint(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let (value, rest) = unsigned::<VARINT_BYTES_MAX>(bytes)?;
@@ -66,7 +68,7 @@ pub fn varlong(bytes: &[u8]) -> Option<(i64, &[u8])> {
 
 /// Reads a varint that is a length, a count or a delta; also returns the rest. `None` if it is negative.
 #[inline(always)]
-pub fn size(bytes: &[u8]) -> Option<(usize, &[u8])> {
+pub fn non_negative(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (value, rest) = unsigned::<VARINT_BYTES_MAX>(bytes)?;
     // In zigzag, odd numbers are negative.
     if value & 1 == 0 { Some((usize::try_from(value >> 1).ok()?, rest)) } else { None }
@@ -74,7 +76,7 @@ pub fn size(bytes: &[u8]) -> Option<(usize, &[u8])> {
 
 /// Reads bytes preceded by their length as a varint, `None` for null (-1); also returns the rest.
 #[inline(always)]
-pub fn counted(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+pub fn prefixed_bytes(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     const NULL: u64 = 1;
     let (value, rest) = unsigned::<VARINT_BYTES_MAX>(bytes)?;
     if value & 1 != 0 {
@@ -110,26 +112,26 @@ pub fn put_unsigned(into: &mut Vec<u8>, mut value: u64) {
     into.push(value as u8);
 }
 
-/// A small buffer for numbers that are appended together: cheaper than one append for each byte.
+/// A small buffer for numbers that are appended together, which is cheaper than one append for each byte.
 #[derive(Default)]
 pub struct Scratch {
-    bytes: [u8; Self::ROOM],
+    bytes: [u8; Self::CAPACITY],
     len: usize,
 }
 
 impl Scratch {
-    const ROOM: usize = 32;
+    const CAPACITY: usize = 32;
 
     /// An empty buffer.
     #[inline(always)]
     pub fn new() -> Self {
-        Self { bytes: [0; Self::ROOM], len: 0 }
+        Self { bytes: [0; Self::CAPACITY], len: 0 }
     }
 
-    /// Adds a byte. There is room for 32, and every caller stays below that.
+    /// Adds a byte. The capacity is 32 bytes, and every caller stays below it.
     #[inline(always)]
     pub fn byte(&mut self, byte: u8) {
-        self.bytes[self.len % Self::ROOM] = byte;
+        self.bytes[self.len % Self::CAPACITY] = byte;
         self.len += 1;
     }
 
@@ -144,10 +146,10 @@ impl Scratch {
         self.byte(value as u8);
     }
 
-    /// Appends the buffered bytes: copies the whole buffer, which has a fixed size, then truncates.
+    /// Appends the buffered bytes: copies the whole buffer, which has a fixed non_negative, then truncates.
     #[inline(always)]
     pub fn flush(&self, into: &mut Vec<u8>) {
-        let end = into.len() + self.len.min(Self::ROOM);
+        let end = into.len() + self.len.min(Self::CAPACITY);
         into.extend_from_slice(&self.bytes);
         into.truncate(end);
     }
@@ -156,19 +158,19 @@ impl Scratch {
 /// Reads a message from front to back.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
-    whole: usize,
+    total_bytes: usize,
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
     /// Starts at the beginning of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { whole: bytes.len(), rest: bytes }
+        Self { total_bytes: bytes.len(), rest: bytes }
     }
 
     /// How many bytes were read.
-    pub fn at(&self) -> usize {
-        self.whole - self.rest.len()
+    pub fn position(&self) -> usize {
+        self.total_bytes - self.rest.len()
     }
 
     /// The unread bytes.
@@ -298,7 +300,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends text preceded by its 16-bit length. Longer text is cut off: names are shorter by Kafka's own rules.
+/// Appends text preceded by its 16-bit length. Longer text is truncated: names are shorter by Kafka's own rules.
 pub fn put_text(into: &mut Vec<u8>, text: &str) {
     let bytes = &text.as_bytes()[..text.len().min(i16::MAX as usize)];
     into.extend_from_slice(&(bytes.len() as i16).to_be_bytes());

@@ -1,4 +1,4 @@
-//! Goal: a broker that fails while it is asked is asked again, and is left out only when the time is over.
+//! A query that fails is repeated, and a broker is listed as silent only at the deadline.
 
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use crate::cluster::kafka::wire::brokers::tests::world::{World, at, settings};
 /// ApiVersions.
 const API_VERSIONS: i16 = 18;
 
-/// The network of a client: brokers 1, 2 and 3 at the ports 9001, 9002 and 9003, of which it knows the first.
+/// The network of a client: brokers 1, 2 and 3 at the ports 9001, 9002 and 9003; the client knows the first address.
 #[derive(Clone)]
 struct Net(Arc<Mutex<World>>);
 
@@ -45,59 +45,59 @@ impl Network for Net {
     fn wake_by(&mut self, _: UnixStream) {}
 }
 
-/// What brokers offer in this world, and how long it takes to find out.
-fn asked(world: World) -> (Option<Offers>, Duration, World) {
+/// The offers of the brokers in this world, the duration of the query, and the world afterwards.
+fn query_in_world(world: World) -> (Option<Offers>, Duration, World) {
     let (began, net) = (world.now, Net(Arc::new(Mutex::new(world))));
     let client = ClientSettings::simulated(settings(), vec![at(9001)], Arc::new(net.clone()));
-    let offers = ask(&client);
+    let offers = query_api_versions(&client);
     drop(client);
     let world = Arc::into_inner(net.0).expect("the client is gone").into_inner().unwrap();
     (offers, world.now - began, world)
 }
 
-fn tries(world: &World, port: u16) -> usize {
+fn connection_attempts(world: &World, port: u16) -> usize {
     world.connects.iter().filter(|(_, to, _)| *to == port).count()
 }
 
 #[test]
-fn broker_that_fails_while_it_is_asked_is_asked_again() {
+fn query_is_repeated_to_a_broker_that_failed() {
     for failures in [1, 3] {
         let mut world = World::new(settings());
-        let mut left = failures;
-        world.serve = Box::new(move |_, seen| {
-            let fails = seen.api_key == API_VERSIONS && seen.port == 9002 && left > 0;
-            left -= usize::from(fails);
-            // A valid answer to this request is never empty.
+        let mut failures_left = failures;
+        world.serve = Box::new(move |_, request| {
+            let fails = request.api_key == API_VERSIONS && request.port == 9002 && failures_left > 0;
+            failures_left -= usize::from(fails);
+            // A valid response to this request is never empty.
             fails.then(Vec::new)
         });
-        let (offers, took, world) = asked(world);
-        let offers = offers.expect("all answer");
+        let (offers, duration, world) = query_in_world(world);
+        let offers = offers.expect("all respond");
         assert_eq!((offers.all.len(), &offers.silent[..]), (3, &[][..]));
-        assert_eq!(tries(&world, 9002), failures + 1);
-        assert!(took < ANSWER_MAX / 4, "{took:?}");
+        assert_eq!(connection_attempts(&world, 9002), failures + 1);
+        assert!(duration < RESPONSE_MAX / 4, "{duration:?}");
     }
 }
 
 #[test]
-fn broker_that_goes_on_failing_is_left_out_when_the_time_is_over() {
+fn broker_that_keeps_failing_is_listed_as_silent_at_the_deadline() {
     let mut world = World::new(settings());
     world.cluster.down = [9003].into();
-    let (offers, took, world) = asked(world);
-    let offers = offers.expect("the others answer");
+    let (offers, duration, world) = query_in_world(world);
+    let offers = offers.expect("the others respond");
     let answered: Vec<&str> = offers.all.iter().map(|offer| &offer.broker[..]).collect();
     assert_eq!(
         (&answered[..], &offers.silent[..]),
         (&["kafka:9001", "kafka:9002"][..], &["kafka:9003".to_owned()][..])
     );
-    assert_eq!(took, ANSWER_MAX);
-    let tries = tries(&world, 9003);
-    assert!((5..20).contains(&tries), "with back-off: {tries}");
+    assert_eq!(duration, RESPONSE_MAX);
+    let attempts = connection_attempts(&world, 9003);
+    assert!((5..20).contains(&attempts), "with back-off: {attempts}");
 }
 
 #[test]
-fn cluster_that_cannot_be_reached_is_not_waited_for() {
+fn unreachable_cluster_is_reported_at_once() {
     let mut world = World::new(settings());
     world.cluster.down = [9001, 9002, 9003].into();
-    let (offers, took, _) = asked(world);
-    assert_eq!((offers, took), (None, Duration::ZERO));
+    let (offers, duration, _) = query_in_world(world);
+    assert_eq!((offers, duration), (None, Duration::ZERO));
 }

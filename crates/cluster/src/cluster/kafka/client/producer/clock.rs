@@ -1,4 +1,4 @@
-//! The time, read now and then: reading the clock for each record would cost as much as writing small records does.
+//! A clock that is not read for each record: reading it would cost as much as writing a small record.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +6,8 @@ use super::super::Network;
 
 /// The most records between two readings of the clock.
 const RECORDS_MAX: u32 = 64;
-/// How old the time may become in between. If records are rare, the clock is read with each of them, and with the first
-/// one after any other call.
+/// How old the time may become between two readings. If records are rare, the clock is read with each of them, and with
+/// the first record after any other call.
 const FRESH: Duration = Duration::from_micros(200);
 
 /// The time of the last reading.
@@ -16,15 +16,15 @@ pub(super) struct Clock {
     now: Instant,
     wall_ms: i64,
     /// The number of records between readings.
-    records: u32,
-    /// How many of them are left until the next reading.
-    left: u32,
+    records_per_reading: u32,
+    /// The number of records until the next reading.
+    records_left: u32,
 }
 
 impl Clock {
     /// Reads the clock for the first time.
     pub fn new(network: &dyn Network) -> Self {
-        Self { now: network.now(), wall_ms: network.wall_ms(), records: 1, left: 0 }
+        Self { now: network.now(), wall_ms: network.wall_ms(), records_per_reading: 1, records_left: 0 }
     }
 
     /// Reads the clock.
@@ -35,21 +35,21 @@ impl Clock {
 
     /// Counts a record. Returns whether the clock was read.
     #[inline]
-    pub fn count(&mut self, network: &dyn Network) -> bool {
-        if self.left > 0 {
-            self.left -= 1;
+    pub fn count_record(&mut self, network: &dyn Network) -> bool {
+        if self.records_left > 0 {
+            self.records_left -= 1;
             return false;
         }
         let before = self.now;
         let passed = self.read(network).saturating_duration_since(before);
-        self.records = records_after(self.records, passed);
-        self.left = self.records - 1;
+        self.records_per_reading = records_after(self.records_per_reading, passed);
+        self.records_left = self.records_per_reading - 1;
         true
     }
 
     /// Makes the next record read the clock: the last record may have been a while ago.
-    pub fn doubt(&mut self) {
-        self.left = 0;
+    pub fn invalidate(&mut self) {
+        self.records_left = 0;
     }
 
     /// The time of the last reading.
@@ -57,13 +57,13 @@ impl Clock {
         self.now
     }
 
-    /// The same by the wall clock, in milliseconds since the epoch.
+    /// The wall-clock time of the last reading, in milliseconds since the epoch.
     pub fn wall_ms(&self) -> i64 {
         self.wall_ms
     }
 }
 
-/// How many records until the next reading, if `passed` was the time for the last `records`.
+/// The number of records until the next reading, if the last `records` records took the time `passed`.
 fn records_after(records: u32, passed: Duration) -> u32 {
     if passed > FRESH { 1 } else { (records * 2).min(RECORDS_MAX) }
 }
@@ -87,7 +87,7 @@ mod tests {
         for _ in 0..3 {
             std::thread::sleep(FRESH * 2);
             let before = Instant::now();
-            assert!(clock.count(&network) && clock.now() >= before);
+            assert!(clock.count_record(&network) && clock.now() >= before);
         }
         assert!(clock.wall_ms() > 1_700_000_000_000);
     }

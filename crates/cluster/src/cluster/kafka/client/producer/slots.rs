@@ -1,17 +1,17 @@
-//! The writer's slots of partitions, found without hashing a topic's name for each record.
+//! A cache of the writer's slots, which does not hash a topic's name for each record.
 
 use hashbrown::HashMap;
 
 use super::super::super::wire::writer::Slot;
 
-/// Partitions from this number on are not remembered here; the writer knows them all the same.
+/// Partitions from this number on are not cached; the writer has slots for them all the same.
 const PARTITIONS_MAX: usize = 1 << 16;
 
-/// The slots that are remembered.
+/// The cached slots.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     topics: Vec<Topic>,
-    places: HashMap<Box<str>, usize, ahash::RandomState>,
+    topic_indexes: HashMap<Box<str>, usize, ahash::RandomState>,
     /// The topic that was looked up last.
     last: usize,
 }
@@ -23,30 +23,30 @@ struct Topic {
 }
 
 impl Slots {
-    /// The slot of a partition, if it is known.
+    /// The slot of a partition, if it is cached.
     #[inline]
     pub fn get(&mut self, topic: &str, partition: i32) -> Option<Slot> {
         let known = match self.topics.get(self.last) {
             Some(known) if *known.name == *topic => known,
             _ => {
-                self.last = *self.places.get(topic)?;
+                self.last = *self.topic_indexes.get(topic)?;
                 self.topics.get(self.last)?
             }
         };
         *known.slots.get(usize::try_from(partition).ok()?)?
     }
 
-    /// Remembers the slot of a partition.
-    pub fn put(&mut self, topic: &str, partition: i32, slot: Slot) {
+    /// Caches the slot of a partition.
+    pub fn insert(&mut self, topic: &str, partition: i32, slot: Slot) {
         let Some(partition) = usize::try_from(partition).ok().filter(|partition| *partition < PARTITIONS_MAX) else {
             return;
         };
-        let place = self.places.get(topic).copied().unwrap_or_else(|| {
-            self.places.insert(topic.into(), self.topics.len());
+        let topic_index = self.topic_indexes.get(topic).copied().unwrap_or_else(|| {
+            self.topic_indexes.insert(topic.into(), self.topics.len());
             self.topics.push(Topic { name: topic.into(), slots: Vec::new() });
             self.topics.len() - 1
         });
-        let Some(known) = self.topics.get_mut(place) else { return };
+        let Some(known) = self.topics.get_mut(topic_index) else { return };
         if known.slots.len() <= partition {
             known.slots.resize(partition + 1, None);
         }
@@ -69,7 +69,7 @@ mod tests {
         let all = [("a", 0), ("b", 0), ("a", 3), ("", 1), ("b", 2)];
         for (topic, partition) in all {
             assert_eq!(slots.get(topic, partition), None);
-            slots.put(topic, partition, writer.slot(topic, partition));
+            slots.insert(topic, partition, writer.slot(topic, partition));
         }
         for (topic, partition) in all.into_iter().chain(all.into_iter().rev()) {
             assert_eq!(slots.get(topic, partition), Some(writer.slot(topic, partition)));
@@ -83,7 +83,7 @@ mod tests {
     fn partitions_with_high_numbers_take_no_memory() {
         let (mut writer, mut slots) = (Writer::new("id", Arc::default()).unwrap(), Slots::default());
         for partition in [i32::MAX, i32::MIN, PARTITIONS_MAX as i32] {
-            slots.put("a", partition, writer.slot("a", partition));
+            slots.insert("a", partition, writer.slot("a", partition));
             assert_eq!(slots.get("a", partition), None);
         }
         assert!(slots.topics.is_empty());

@@ -8,10 +8,10 @@ use super::super::super::wire::brokers::Address;
 /// Kafka's default port.
 const PORT: u16 = 9092;
 
-/// The addresses in a list, each once, for clients that speak this protocol.
+/// The addresses in a list, without duplicates, for clients with this security protocol.
 ///
 /// # Errors
-/// Why librdkafka would leave some out, or misread them.
+/// Why librdkafka would leave an address out or misread it.
 pub(super) fn addresses(list: &str, protocol: &str) -> Result<Vec<Address>, &'static str> {
     let mut addresses = Vec::new();
     for text in list.split(',').map(str::trim).filter(|text| !text.is_empty()) {
@@ -30,7 +30,8 @@ fn address(text: &str, protocol: &str) -> Result<Address, &'static str> {
         Some((own, rest)) if own.eq_ignore_ascii_case(protocol) => rest.split_once('/').map_or(rest, |(rest, _)| rest),
         Some(_) => return Err("one of its brokers has a protocol other than security.protocol"),
     };
-    let of = |host: &str, port| Address { host: if host.is_empty() { "localhost" } else { host }.to_owned(), port };
+    let to_address =
+        |host: &str, port| Address { host: if host.is_empty() { "localhost" } else { host }.to_owned(), port };
     if let Some(bracketed) = text.strip_prefix('[') {
         let (host, rest) = bracketed.split_once(']').ok_or(UNREADABLE)?;
         let host: Ipv6Addr = host.parse().map_err(|_| UNREADABLE)?;
@@ -39,13 +40,15 @@ fn address(text: &str, protocol: &str) -> Result<Address, &'static str> {
             None if rest.is_empty() => PORT,
             None => return Err(UNREADABLE),
         };
-        return Ok(of(&host.to_string(), port));
+        return Ok(to_address(&host.to_string(), port));
     }
     match text.split_once(':') {
-        None => Ok(of(text, PORT)),
-        Some((host, port)) if !port.contains(':') => self::port(port).map(|port| of(host, port)).ok_or(UNREADABLE),
-        // More than one colon: an address of IPv6 without a port.
-        Some(_) => text.parse().map(|host: Ipv6Addr| of(&host.to_string(), PORT)).map_err(|_| UNREADABLE),
+        None => Ok(to_address(text, PORT)),
+        Some((host, port)) if !port.contains(':') => {
+            self::port(port).map(|port| to_address(host, port)).ok_or(UNREADABLE)
+        }
+        // More than one colon: an IPv6 address without a port.
+        Some(_) => text.parse().map(|host: Ipv6Addr| to_address(&host.to_string(), PORT)).map_err(|_| UNREADABLE),
     }
 }
 
@@ -57,7 +60,7 @@ fn port(text: &str) -> Option<u16> {
 mod tests {
     use super::*;
 
-    fn shown(list: &str) -> Result<String, &'static str> {
+    fn addresses_as_text(list: &str) -> Result<String, &'static str> {
         let found = addresses(list, "sasl_ssl")?;
         Ok(found.iter().map(Address::to_string).collect::<Vec<_>>().join(" "))
     }
@@ -72,7 +75,7 @@ mod tests {
             ("[::1]:5,[fe80::1],::2", "[::1]:5 [fe80::1]:9092 [::2]:9092"),
             (":7", "localhost:7"),
         ] {
-            assert_eq!(shown(list).as_deref(), Ok(expected), "{list}");
+            assert_eq!(addresses_as_text(list).as_deref(), Ok(expected), "{list}");
         }
     }
 
@@ -80,7 +83,7 @@ mod tests {
     fn brokers_that_cannot_be_read_are_errors() {
         for list in ["", " , ", "a:0", "a:x", "a:1x", "a:70000", "PLAINTEXT://a:1", "[a]:1", "[::1", "[::1]x", "a:1:2"]
         {
-            assert!(shown(list).is_err(), "{list}");
+            assert!(addresses_as_text(list).is_err(), "{list}");
         }
     }
 }

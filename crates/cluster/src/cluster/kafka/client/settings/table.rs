@@ -1,55 +1,55 @@
 //! What the wire does about each of librdkafka's properties.
 //!
-//! Every property that librdkafka documents is here, once: see its `CONFIGURATION.md`. Any other, such as one of a
-//! future librdkafka, is unknown to the wire.
+//! Every property that librdkafka documents in its `CONFIGURATION.md` is listed here once. Any other property, such as
+//! one of a future librdkafka, is unknown to the wire.
 
 /// What the wire does about a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// It is one of the wire's settings.
-    Acts,
-    /// It may have one of these values, with which the wire does what librdkafka does; and why no other.
+    /// The wire applies the property.
+    Applied,
+    /// The wire supports only these values, with which it does what librdkafka does; and why no other value.
     Fixed(&'static [&'static str], &'static str),
-    /// It has no bearing on what the wire does: comments in the table say why.
-    Elsewhere,
-    /// Only librdkafka supports it, and why.
+    /// The property is irrelevant to the wire: comments in the table say why.
+    Irrelevant,
+    /// Only librdkafka supports the property, and why.
     Fallback(&'static str),
-    /// The same with TLS; without TLS librdkafka ignores it as well.
-    FallbackOfTls(&'static str),
+    /// With TLS only librdkafka supports the property, and why; without TLS librdkafka ignores it too.
+    TlsFallback(&'static str),
 }
 
-use Class::{Acts, Elsewhere, Fallback, FallbackOfTls, Fixed};
+use Class::{Applied, Fallback, Fixed, Irrelevant, TlsFallback};
 
 const TRUE: &[&str] = &["true", "t", "1"];
 const FALSE: &[&str] = &["false", "f", "0"];
 
 /// The class of a property that librdkafka does not accept as text.
-pub(super) const ONLY_PROGRAMS: Class = Fallback("it can only be set in code");
+pub(super) const CODE_ONLY: Class = Fallback("it can only be set in code");
 
-/// The names of one property that acts, its key first; or the names of several properties of another class.
+/// The names of one applied property, its key first; or the names of several properties of another class.
 type Row = (&'static [&'static str], Class);
 
 /// The properties.
 pub(super) const ROWS: &[Row] = &[
     // Connections.
-    (&["bootstrap.servers", "metadata.broker.list"], Acts),
-    (&["client.id"], Acts),
-    (&["socket.timeout.ms"], Acts),
-    (&["socket.connection.setup.timeout.ms"], Acts),
-    (&["reconnect.backoff.ms"], Acts),
-    (&["reconnect.backoff.max.ms"], Acts),
-    (&["receive.message.max.bytes"], Acts),
-    (&["topic.metadata.refresh.interval.ms"], Acts),
-    (&["metadata.max.age.ms"], Acts),
-    (&["connections.max.idle.ms"], Acts),
-    (&["socket.keepalive.enable"], Acts),
+    (&["bootstrap.servers", "metadata.broker.list"], Applied),
+    (&["client.id"], Applied),
+    (&["socket.timeout.ms"], Applied),
+    (&["socket.connection.setup.timeout.ms"], Applied),
+    (&["reconnect.backoff.ms"], Applied),
+    (&["reconnect.backoff.max.ms"], Applied),
+    (&["receive.message.max.bytes"], Applied),
+    (&["topic.metadata.refresh.interval.ms"], Applied),
+    (&["metadata.max.age.ms"], Applied),
+    (&["connections.max.idle.ms"], Applied),
+    (&["socket.keepalive.enable"], Applied),
     (&["socket.nagle.disable"], Fixed(TRUE, "the wire never delays what it sends")),
     (&["socket.max.fails"], Fixed(&["1"], "the wire closes a connection whose request timed out")),
     (
         &["socket.send.buffer.bytes", "socket.receive.buffer.bytes"],
         Fixed(&["0"], "the wire leaves socket buffer sizes to the system"),
     ),
-    (&["broker.address.family"], Acts),
+    (&["broker.address.family"], Applied),
     (&["client.dns.lookup"], Fixed(&["use_all_dns_ips"], "the wire does not look up canonical names")),
     (&["metadata.recovery.strategy"], Fixed(&["rebootstrap"], "the wire always falls back to the bootstrap servers")),
     (
@@ -63,24 +63,24 @@ pub(super) const ROWS: &[Row] = &[
     (&["api.version.request"], Fixed(TRUE, "the wire always asks brokers for their versions")),
     (&["api.version.request.timeout.ms"], Fallback("on the wire, socket.timeout.ms applies to all requests")),
     // For brokers from before 0.10, which have no transactions.
-    (&["api.version.fallback.ms", "broker.version.fallback"], Elsewhere),
-    // The wire looks names up for each connection: its knowledge of them is never older than librdkafka's.
-    (&["broker.address.ttl"], Elsewhere),
+    (&["api.version.fallback.ms", "broker.version.fallback"], Irrelevant),
+    // The wire looks host names up for each connection: its addresses are never older than librdkafka's.
+    (&["broker.address.ttl"], Irrelevant),
     // Login and TLS.
-    (&["security.protocol"], Acts),
-    (&["sasl.mechanisms", "sasl.mechanism"], Acts),
-    (&["sasl.username"], Acts),
-    (&["sasl.password"], Acts),
+    (&["security.protocol"], Applied),
+    (&["sasl.mechanisms", "sasl.mechanism"], Applied),
+    (&["sasl.username"], Applied),
+    (&["sasl.password"], Applied),
     // How tokens for the login OAUTHBEARER are requested, for the wire and for librdkafka's clients alike, by way of
     // `oauth::Credentials`.
-    (&["sasl.oauthbearer.method"], Acts),
-    (&["sasl.oauthbearer.client.id", "sasl.oauthbearer.client.credentials.client.id"], Acts),
-    (&["sasl.oauthbearer.client.secret", "sasl.oauthbearer.client.credentials.client.secret"], Acts),
-    (&["sasl.oauthbearer.scope"], Acts),
-    (&["sasl.oauthbearer.extensions"], Acts),
-    (&["sasl.oauthbearer.token.endpoint.url"], Acts),
-    (&["https.ca.location"], Acts),
-    (&["https.ca.pem"], Acts),
+    (&["sasl.oauthbearer.method"], Applied),
+    (&["sasl.oauthbearer.client.id", "sasl.oauthbearer.client.credentials.client.id"], Applied),
+    (&["sasl.oauthbearer.client.secret", "sasl.oauthbearer.client.credentials.client.secret"], Applied),
+    (&["sasl.oauthbearer.scope"], Applied),
+    (&["sasl.oauthbearer.extensions"], Applied),
+    (&["sasl.oauthbearer.token.endpoint.url"], Applied),
+    (&["https.ca.location"], Applied),
+    (&["https.ca.pem"], Applied),
     // If one of these requests tokens in another way, no client with this login starts: ratchet requests the tokens of
     // librdkafka's clients, too.
     (
@@ -100,7 +100,7 @@ pub(super) const ROWS: &[Row] = &[
             "sasl.oauthbearer.grant.type",
             "sasl.oauthbearer.metadata.authentication.type",
         ],
-        Elsewhere,
+        Irrelevant,
     ),
     // For the login GSSAPI and for librdkafka's own unsecured tokens, with which all lanes use librdkafka anyway.
     (
@@ -113,65 +113,65 @@ pub(super) const ROWS: &[Row] = &[
             "sasl.kerberos.service.name",
             "sasl.oauthbearer.config",
         ],
-        Elsewhere,
+        Irrelevant,
     ),
-    (&["ssl.ca.location"], Acts),
-    (&["ssl.ca.pem"], Acts),
-    (&["ssl.certificate.location"], Acts),
-    (&["ssl.certificate.pem"], Acts),
-    (&["ssl.key.location"], Acts),
-    (&["ssl.key.pem"], Acts),
-    (&["enable.ssl.certificate.verification"], Acts),
-    (&["ssl.endpoint.identification.algorithm"], Acts),
+    (&["ssl.ca.location"], Applied),
+    (&["ssl.ca.pem"], Applied),
+    (&["ssl.certificate.location"], Applied),
+    (&["ssl.certificate.pem"], Applied),
+    (&["ssl.key.location"], Applied),
+    (&["ssl.key.pem"], Applied),
+    (&["enable.ssl.certificate.verification"], Applied),
+    (&["ssl.endpoint.identification.algorithm"], Applied),
     // A key that is not encrypted needs no password; an encrypted one is detected when it is read.
-    (&["ssl.key.password"], Elsewhere),
-    (&["ssl.keystore.location", "ssl.keystore.password"], FallbackOfTls("the wire does not read PKCS#12")),
-    (&["ssl.crl.location"], FallbackOfTls("the wire does not support certificate revocation lists")),
+    (&["ssl.key.password"], Irrelevant),
+    (&["ssl.keystore.location", "ssl.keystore.password"], TlsFallback("the wire does not read PKCS#12")),
+    (&["ssl.crl.location"], TlsFallback("the wire does not support certificate revocation lists")),
     (
         &["ssl.cipher.suites", "ssl.curves.list", "ssl.sigalgs.list"],
-        FallbackOfTls("it is in OpenSSL's syntax, and the wire does not use OpenSSL"),
+        TlsFallback("it is in OpenSSL's syntax, and the wire does not use OpenSSL"),
     ),
     (
         &["ssl.engine.location", "ssl.engine.id", "ssl.providers"],
-        FallbackOfTls("it is specific to OpenSSL, which the wire does not use"),
+        TlsFallback("it is specific to OpenSSL, which the wire does not use"),
     ),
     // Only Windows has these stores.
-    (&["ssl.ca.certificate.stores"], Elsewhere),
+    (&["ssl.ca.certificate.stores"], Irrelevant),
     // Reading.
-    (&["fetch.wait.max.ms"], Acts),
-    (&["fetch.min.bytes"], Acts),
-    (&["fetch.max.bytes"], Acts),
-    (&["fetch.message.max.bytes", "max.partition.fetch.bytes"], Acts),
-    (&["fetch.error.backoff.ms"], Acts),
-    (&["queued.max.messages.kbytes"], Acts),
-    (&["check.crcs"], Acts),
+    (&["fetch.wait.max.ms"], Applied),
+    (&["fetch.min.bytes"], Applied),
+    (&["fetch.max.bytes"], Applied),
+    (&["fetch.message.max.bytes", "max.partition.fetch.bytes"], Applied),
+    (&["fetch.error.backoff.ms"], Applied),
+    (&["queued.max.messages.kbytes"], Applied),
+    (&["check.crcs"], Applied),
     (&["client.rack"], Fallback("the wire reads from leaders only")),
     // How librdkafka's own queue is filled: the wire has none, and bounds its buffers in bytes.
-    (&["queued.min.messages", "fetch.queue.backoff.ms"], Elsewhere),
+    (&["queued.min.messages", "fetch.queue.backoff.ms"], Irrelevant),
     // Writing.
-    (&["message.max.bytes"], Acts),
-    (&["batch.size"], Acts),
-    (&["batch.num.messages"], Acts),
-    (&["linger.ms", "queue.buffering.max.ms"], Acts),
-    (&["compression.codec", "compression.type"], Acts),
-    (&["compression.level"], Acts),
-    (&["max.in.flight.requests.per.connection", "max.in.flight"], Acts),
-    (&["request.timeout.ms"], Acts),
-    (&["message.timeout.ms", "delivery.timeout.ms"], Acts),
-    (&["transaction.timeout.ms"], Acts),
-    (&["queue.buffering.max.kbytes"], Acts),
-    (&["retry.backoff.ms"], Acts),
-    (&["retry.backoff.max.ms"], Acts),
+    (&["message.max.bytes"], Applied),
+    (&["batch.size"], Applied),
+    (&["batch.num.messages"], Applied),
+    (&["linger.ms", "queue.buffering.max.ms"], Applied),
+    (&["compression.codec", "compression.type"], Applied),
+    (&["compression.level"], Applied),
+    (&["max.in.flight.requests.per.connection", "max.in.flight"], Applied),
+    (&["request.timeout.ms"], Applied),
+    (&["message.timeout.ms", "delivery.timeout.ms"], Applied),
+    (&["transaction.timeout.ms"], Applied),
+    (&["queue.buffering.max.kbytes"], Applied),
+    (&["retry.backoff.ms"], Applied),
+    (&["retry.backoff.max.ms"], Applied),
     (
         &["message.send.max.retries", "retries"],
         Fixed(&["2147483647"], "the wire retries until delivery.timeout.ms is over"),
     ),
     (&["queue.buffering.backpressure.threshold"], Fixed(&["1"], "it must be 1 for exactly-once")),
     // For librdkafka's own queue and memory: the wire bounds its buffers in bytes, by queue.buffering.max.kbytes.
-    (&["queue.buffering.max.messages", "message.copy.max.bytes"], Elsewhere),
+    (&["queue.buffering.max.messages", "message.copy.max.bytes"], Irrelevant),
     // A record's partition is always given.
-    (&["partitioner", "sticky.partitioning.linger.ms"], Elsewhere),
-    // Set by ratchet only; the wire behaves like this anyway.
+    (&["partitioner", "sticky.partitioning.linger.ms"], Irrelevant),
+    // Only ratchet sets these; the wire always behaves like this.
     (&["isolation.level"], Fixed(&["read_committed"], "the wire reads committed records only")),
     (&["enable.idempotence"], Fixed(TRUE, "the wire writes in transactions")),
     (&["acks", "request.required.acks"], Fixed(&["all", "-1"], "the wire writes in transactions")),
@@ -186,7 +186,7 @@ pub(super) const ROWS: &[Row] = &[
             "queuing.strategy",
             "transactional.id",
         ],
-        Elsewhere,
+        Irrelevant,
     ),
     // Membership in the group and its offsets, for which librdkafka is used.
     (
@@ -207,7 +207,7 @@ pub(super) const ROWS: &[Row] = &[
             "partition.assignment.strategy",
             "session.timeout.ms",
         ],
-        Elsewhere,
+        Irrelevant,
     ),
     // librdkafka's own threads, logs, metrics and build.
     (
@@ -223,9 +223,9 @@ pub(super) const ROWS: &[Row] = &[
             "log_level",
             "statistics.interval.ms",
         ],
-        Elsewhere,
+        Irrelevant,
     ),
-    // Without effect in librdkafka, according to its documentation; or for its clients from before groups, which are
+    // Without effect in librdkafka, according to its documentation; or for its old consumers without groups, which are
     // not used here.
     (
         &[
@@ -237,10 +237,10 @@ pub(super) const ROWS: &[Row] = &[
             "socket.blocking.max.ms",
             "topic.metadata.refresh.fast.cnt",
         ],
-        Elsewhere,
+        Irrelevant,
     ),
     (&["plugin.library.paths", "interceptors"], Fallback("plug-ins work only with librdkafka")),
-    // librdkafka accepts none of them as text.
+    // librdkafka accepts none of these as text.
     (
         &[
             "background_event_cb",
@@ -269,15 +269,15 @@ pub(super) const ROWS: &[Row] = &[
             "stats_cb",
             "throttle_cb",
         ],
-        ONLY_PROGRAMS,
+        CODE_ONLY,
     ),
 ];
 
-/// A property's key, by which its value is looked up, and its class. All names of a property that acts have the same
+/// A property's key, by which its value is looked up, and its class. All names of an applied property have the same
 /// key. `None` for an unknown property.
 pub(super) fn look_up(name: &str) -> Option<(&'static str, Class)> {
     let (names, class) = ROWS.iter().find(|(names, _)| names.contains(&name))?;
     let own = names.iter().find(|own| **own == name);
-    let key = if *class == Acts { names.first() } else { own };
+    let key = if *class == Applied { names.first() } else { own };
     key.map(|key| (*key, *class))
 }

@@ -1,4 +1,4 @@
-//! Each property is known to librdkafka, and each that is classified as acting changes a setting.
+//! Each property is known to librdkafka, and each applied property changes a setting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::table::{Class, ROWS, look_up};
 use super::*;
 use crate::cluster::Queues;
 
-/// The properties that are set before another is tried: a login and TLS, so that theirs can be tried.
+/// The properties that are set besides the tested one: a login and TLS, so that their properties can be tested.
 const BASE: &[(&str, &str)] = &[
     ("bootstrap.servers", "a:1"),
     ("security.protocol", "sasl_ssl"),
@@ -31,11 +31,11 @@ const OAUTH: &[(&str, &str)] = &[
     ("sasl.oauthbearer.token.endpoint.url", "http://b/"),
 ];
 
-fn wired(set: &[(&str, &str)]) -> Result<Wired, Unsupported> {
+fn read_all(set: &[(&str, &str)]) -> Result<WireSettings, Unsupported> {
     let all: BTreeMap<String, String> =
         set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let none = BTreeMap::new();
-    // As the setup of a cluster does it.
+    // As `Kafka::within` does.
     let consumer = |queue: Vec<(&'static str, String)>| {
         let new = queue.into_iter().filter(|(name, _)| !all.contains_key(*name));
         new.fold(Properties::consumer(&all, &none).unwrap(), |properties, (name, value)| properties.with(name, &value))
@@ -48,15 +48,15 @@ fn wired(set: &[(&str, &str)]) -> Result<Wired, Unsupported> {
     for properties in [&member, &reader, &producer] {
         properties.to_conf().unwrap();
     }
-    wire(&member, &with_eof_events(&reader), &producer)
+    wire_settings(&member, &with_eof_events(&reader), &producer)
 }
 
-/// With these properties besides the bootstrap address.
-fn plain(set: &[(&str, &str)]) -> Result<Wired, Unsupported> {
-    wired(&[&[("bootstrap.servers", "a:1")], set].concat())
+/// The settings with these properties besides the bootstrap address.
+fn plain(set: &[(&str, &str)]) -> Result<WireSettings, Unsupported> {
+    read_all(&[&[("bootstrap.servers", "a:1")], set].concat())
 }
 
-fn refused(set: &[(&str, &str)]) -> String {
+fn refusal(set: &[(&str, &str)]) -> String {
     plain(set).err().unwrap().to_string()
 }
 
@@ -71,7 +71,7 @@ fn tls(client: &ClientSettings) -> Option<&Arc<crate::tls::Renewed<rustls::Clien
 }
 
 /// All settings as text, including passwords, which `Debug` does not show.
-fn shown(outcome: &Result<Wired, Unsupported>) -> String {
+fn all_as_text(outcome: &Result<WireSettings, Unsupported>) -> String {
     let wired = match outcome {
         Ok(wired) => wired,
         Err(unsupported) => return unsupported.to_string(),
@@ -101,19 +101,19 @@ fn shown(outcome: &Result<Wired, Unsupported>) -> String {
 fn each_property_is_classified_once_and_known_to_librdkafka() {
     let mut seen = BTreeSet::new();
     for name in ROWS.iter().flat_map(|(names, _)| *names) {
-        assert!(seen.insert(*name), "{name} is there twice");
+        assert!(seen.insert(*name), "{name} is listed twice");
         // Most properties do not accept this value, and the error says so.
         let error = takes(name, "?").err().map(|error| error.message).unwrap_or_default();
         assert!(!error.contains("librdkafka knows"), "{name}: {error}");
     }
     for name in OWNED {
         let (_, class) = look_up(name).unwrap();
-        assert!(matches!(class, Class::Fixed(..) | Class::Elsewhere), "{name} is ratchet's own");
+        assert!(matches!(class, Class::Fixed(..) | Class::Irrelevant), "{name} is ratchet's own");
     }
 }
 
 #[test]
-fn every_acting_property_changes_a_setting() {
+fn every_applied_property_changes_a_setting() {
     let samples: &[(&str, &str)] = &[
         ("batch.num.messages", "100"),
         ("batch.size", "70000"),
@@ -177,40 +177,43 @@ fn every_acting_property_changes_a_setting() {
         ("topic.metadata.refresh.interval.ms", "70000"),
         ("transaction.timeout.ms", "20000"),
     ];
-    let acting = ROWS.iter().filter(|(_, class)| *class == Class::Acts).flat_map(|(names, _)| *names);
-    let acting: BTreeSet<&str> = acting.copied().collect();
-    assert_eq!(samples.iter().map(|(name, _)| *name).collect::<BTreeSet<_>>(), acting);
+    let applied = ROWS.iter().filter(|(_, class)| *class == Class::Applied).flat_map(|(names, _)| *names);
+    let applied: BTreeSet<&str> = applied.copied().collect();
+    assert_eq!(samples.iter().map(|(name, _)| *name).collect::<BTreeSet<_>>(), applied);
     // Properties of certificates are only read with certificates; the tests of `tls` and `oauth` cover them.
     let of_tls =
         |name: &str| ["ssl.", "https.", "enable.ssl.certificate"].iter().any(|prefix| name.starts_with(prefix));
     let of_tokens = |name: &str| name.starts_with("sasl.oauthbearer.");
-    let before = shown(&wired(BASE));
+    let before = all_as_text(&read_all(BASE));
     for (name, value) in samples.iter().filter(|(name, _)| !of_tls(name) && !of_tokens(name)) {
         let base = if *name == "compression.level" { ("compression.type", "gzip") } else { ("client.id", "ratchet") };
-        let before =
-            if *name == "compression.level" { shown(&wired(&[BASE, &[base]].concat())) } else { before.clone() };
-        let outcome = wired(&[BASE, &[base, (name, value)]].concat());
-        // These act by ruling out some values, with which librdkafka is needed.
+        let before = if *name == "compression.level" {
+            all_as_text(&read_all(&[BASE, &[base]].concat()))
+        } else {
+            before.clone()
+        };
+        let outcome = read_all(&[BASE, &[base, (name, value)]].concat());
+        // These properties apply by ruling out some values, with which librdkafka is needed.
         let rules_out = ["batch.num.messages", "connections.max.idle.ms"].contains(name);
         assert_eq!(outcome.is_err(), rules_out, "{name}");
-        assert_ne!(shown(&outcome), before, "{name}");
+        assert_ne!(all_as_text(&outcome), before, "{name}");
     }
-    let before = shown(&wired(OAUTH));
+    let before = all_as_text(&read_all(OAUTH));
     for (name, value) in samples.iter().filter(|(name, _)| of_tokens(name) && *name != "sasl.oauthbearer.method") {
         // Of two names of a property the last one counts.
         let usual = name.replace(".credentials.client.", ".");
         let others: Vec<_> = OAUTH.iter().filter(|(other, _)| *other != usual).copied().collect();
-        assert_ne!(shown(&wired(&[&others[..], &[(name, value)]].concat())), before, "{name}");
+        assert_ne!(all_as_text(&read_all(&[&others[..], &[(name, value)]].concat())), before, "{name}");
     }
 }
 
 #[test]
 fn clients_with_the_same_credentials_have_one_source_of_tokens() {
-    let found = wired(OAUTH).unwrap();
+    let found = read_all(OAUTH).unwrap();
     let [member, reader, producer] = [found.member, found.reader, found.producer].map(|client| client.tokens.unwrap());
     assert!(Arc::ptr_eq(&member, &reader) && Arc::ptr_eq(&member, &producer));
-    // Without that login there is no source, whatever else is set.
-    let others = wired(&[OAUTH, &[("security.protocol", "plaintext")]].concat()).unwrap();
+    // Without this login there is no source, even if its other properties are set.
+    let others = read_all(&[OAUTH, &[("security.protocol", "plaintext")]].concat()).unwrap();
     assert!(others.member.tokens.is_none() && matches!(others.member.brokers.login, Login::None));
     let named = |set: &[(&str, &str)]| {
         let all: BTreeMap<String, String> =
@@ -291,7 +294,7 @@ fn the_longest_response_has_room_for_the_largest_batch() {
             assert!(client.brokers.response_bytes_max >= fetch.batch_max_bytes as usize + (1 << 20), "{set:?}");
         }
     }
-    let error = refused(&[("receive.message.max.bytes", "4194815")]);
+    let error = refusal(&[("receive.message.max.bytes", "4194815")]);
     assert!(error.contains("receive.message.max.bytes"), "{error}");
 }
 
@@ -306,7 +309,7 @@ fn unsupported_property_is_named_without_its_value() {
         ("api.version.request.timeout.ms", "700"),
     ] {
         match plain(&[(name, value)]) {
-            Ok(_) => assert_eq!(look_up(name).unwrap().1, Class::Elsewhere, "{name}"),
+            Ok(_) => assert_eq!(look_up(name).unwrap().1, Class::Irrelevant, "{name}"),
             Err(error) => {
                 assert_eq!(error.property, name);
                 assert!(!error.to_string().contains(secret), "{error}");
@@ -318,14 +321,14 @@ fn unsupported_property_is_named_without_its_value() {
     }
     // librdkafka accepts `topic.` before the name of any topic's property, including future ones.
     assert_eq!(
-        refused(&[("topic.request.timeout.ms", "7000")]),
+        refusal(&[("topic.request.timeout.ms", "7000")]),
         "the kafka property topic.request.timeout.ms needs librdkafka: the wire does not support it"
     );
 }
 
 #[test]
 fn unsupported_logins_are_named() {
-    let login = |set: &[(&str, &str)]| refused(&[&[("security.protocol", "SASL_PLAINTEXT")], set].concat());
+    let login = |set: &[(&str, &str)]| refusal(&[&[("security.protocol", "SASL_PLAINTEXT")], set].concat());
     assert!(login(&[]).contains("sasl.mechanisms needs librdkafka: the wire does not support the mechanism GSSAPI"));
     let oauth = login(&[("sasl.mechanism", "OAUTHBEARER"), ("enable.sasl.oauthbearer.unsecure.jwt", "true")]);
     assert!(
@@ -336,7 +339,7 @@ fn unsupported_logins_are_named() {
     assert!(login(&[("sasl.mechanism", "PLAIN"), ("sasl.username", "me")]).contains("sasl.password"));
     // Without SASL its properties do not count, and without TLS neither do those of TLS.
     plain(&[("sasl.mechanism", "GSSAPI"), ("ssl.crl.location", "/nowhere")]).unwrap();
-    assert!(refused(&[("security.protocol", "ssl"), ("ssl.crl.location", "/nowhere")]).contains("ssl.crl.location"));
+    assert!(refusal(&[("security.protocol", "ssl"), ("ssl.crl.location", "/nowhere")]).contains("ssl.crl.location"));
 }
 
 #[test]
@@ -346,7 +349,7 @@ fn last_of_several_names_counts_and_an_empty_value_is_unset() {
     let codec = |set: &[(&str, &str)]| plain(set).unwrap().write.codec;
     assert_eq!(codec(&[("compression.codec", "lz4"), ("compression.type", "ZSTD")]), Codec::Zstd);
     assert_eq!(codec(&[("compression.codec", "lz4"), ("compression.type", "none")]), Codec::None);
-    let wired = wired(&[BASE, &[("sasl.mechanisms", "PLAIN"), ("client.id", "")]].concat()).unwrap();
+    let wired = read_all(&[BASE, &[("sasl.mechanisms", "PLAIN"), ("client.id", "")]].concat()).unwrap();
     assert_eq!(wired.member.brokers.login.mechanism(), Some("PLAIN"));
     assert_eq!(wired.member.brokers.client_id, "rdkafka");
 }
@@ -354,7 +357,7 @@ fn last_of_several_names_counts_and_an_empty_value_is_unset() {
 #[test]
 fn numbers_that_librdkafka_reads_differently_are_left_to_it() {
     for value in ["0100", "0x64", "100ms"] {
-        assert!(refused(&[("fetch.wait.max.ms", value)]).contains("fetch.wait.max.ms"), "{value}");
+        assert!(refusal(&[("fetch.wait.max.ms", value)]).contains("fetch.wait.max.ms"), "{value}");
     }
     assert_eq!(plain(&[("fetch.wait.max.ms", "0")]).unwrap().fetch.max_wait, Duration::ZERO);
 }
@@ -370,7 +373,7 @@ fn settings_with_which_librdkafka_does_not_start_are_left_to_it() {
         ("message.timeout.ms", &[("message.timeout.ms", "7"), ("linger.ms", "7")]),
         ("bootstrap.servers", &[("bootstrap.servers", "SSL://a:1")]),
     ] {
-        assert!(refused(set).contains(&format!("property {name} needs")), "{set:?}: {}", refused(set));
+        assert!(refusal(set).contains(&format!("property {name} needs")), "{set:?}: {}", refusal(set));
     }
     assert_eq!(plain(&[("message.timeout.ms", "0")]).unwrap().write.delivery_timeout, Duration::from_secs(10));
 }
@@ -378,7 +381,7 @@ fn settings_with_which_librdkafka_does_not_start_are_left_to_it() {
 #[test]
 fn record_limits_that_no_batch_reaches_are_accepted() {
     plain(&[("batch.num.messages", "1000000")]).unwrap();
-    assert!(refused(&[("batch.num.messages", "10000")]).contains("batch.num.messages"));
+    assert!(refusal(&[("batch.num.messages", "10000")]).contains("batch.num.messages"));
     plain(&[("batch.num.messages", "10000"), ("batch.size", "70000")]).unwrap();
 }
 
@@ -393,9 +396,9 @@ fn compression_levels_depend_on_the_codec() {
 #[test]
 fn short_idle_limits_and_azure_need_librdkafka() {
     let azure = ("bootstrap.servers", "me.servicebus.Azure.example:9093");
-    assert!(wired(&[azure]).err().unwrap().to_string().contains("connections.max.idle.ms"));
-    assert!(refused(&[("connections.max.idle.ms", "180000")]).contains("connections.max.idle.ms"));
-    wired(&[azure, ("connections.max.idle.ms", "0")]).unwrap();
+    assert!(read_all(&[azure]).err().unwrap().to_string().contains("connections.max.idle.ms"));
+    assert!(refusal(&[("connections.max.idle.ms", "180000")]).contains("connections.max.idle.ms"));
+    read_all(&[azure, ("connections.max.idle.ms", "0")]).unwrap();
     plain(&[("connections.max.idle.ms", "600000")]).unwrap();
 }
 
@@ -410,7 +413,7 @@ fn metadata_is_requested_at_the_shorter_of_two_intervals() {
 
 #[test]
 fn authorities_are_read_once() {
-    let wired = wired(BASE).unwrap();
+    let wired = read_all(BASE).unwrap();
     let [member, reader, producer] = [&wired.member, &wired.reader, &wired.producer].map(|client| tls(client).unwrap());
     assert!(Arc::ptr_eq(member, reader) && Arc::ptr_eq(member, producer));
 }

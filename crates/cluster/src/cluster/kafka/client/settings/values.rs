@@ -12,7 +12,7 @@ use super::super::super::unsupported::Unsupported;
 use super::table::{Class, look_up};
 use crate::cluster::Contact;
 
-/// The values of properties that have one. No `Debug`: they may be secrets.
+/// The values of the properties that are set. No `Debug`: they may be secrets.
 pub(super) struct Values<'a> {
     values: BTreeMap<&'static str, Value<'a>>,
     tokens: Option<&'a Arc<Source>>,
@@ -21,15 +21,15 @@ pub(super) struct Values<'a> {
 
 #[derive(Clone, Copy)]
 struct Value<'a> {
-    /// The name by which it was set.
+    /// The name by which the property was set.
     name: &'a str,
     text: &'a str,
     class: Class,
-    is_users: bool,
+    is_set_by_user: bool,
 }
 
 impl<'a> Values<'a> {
-    /// Reads these properties; an error if the wire does not know one of them.
+    /// Reads these properties; an error if one of them is unknown to the wire.
     pub fn new(properties: &'a Properties) -> Result<Self, Unsupported> {
         let mut values = BTreeMap::new();
         for (name, text) in properties.iter() {
@@ -39,7 +39,9 @@ impl<'a> Values<'a> {
             let text = text.trim_ascii_start();
             match text.is_empty() {
                 true => values.remove(key),
-                false => values.insert(key, Value { name, text, class, is_users: properties.is_given(name) }),
+                false => {
+                    values.insert(key, Value { name, text, class, is_set_by_user: properties.is_set_by_user(name) })
+                }
             };
         }
         Ok(Self { values, tokens: properties.tokens(), contact: properties.contact() })
@@ -49,10 +51,10 @@ impl<'a> Values<'a> {
     pub fn check(&self, speaks_tls: bool) -> Result<(), Unsupported> {
         for Value { name, text, class, .. } in self.values.values() {
             let why = match class {
-                Class::Acts | Class::Elsewhere => None,
+                Class::Applied | Class::Irrelevant => None,
                 Class::Fixed(texts, _) if texts.iter().any(|fixed| fixed.eq_ignore_ascii_case(text)) => None,
-                Class::FallbackOfTls(_) if !speaks_tls => None,
-                Class::Fixed(_, why) | Class::Fallback(why) | Class::FallbackOfTls(why) => Some(*why),
+                Class::TlsFallback(_) if !speaks_tls => None,
+                Class::Fixed(_, why) | Class::Fallback(why) | Class::TlsFallback(why) => Some(*why),
             };
             if let Some(why) = why {
                 return Err(Unsupported::new(name, why));
@@ -61,7 +63,7 @@ impl<'a> Values<'a> {
         Ok(())
     }
 
-    /// What the process knows of the brokers.
+    /// What this process knows about the brokers' availability.
     pub fn contact(&self) -> &'a Arc<Contact> {
         self.contact
     }
@@ -83,18 +85,18 @@ impl<'a> Values<'a> {
         found.copied().ok_or_else(|| self.unsupported(key, "the wire does not support its value"))
     }
 
-    /// Whether it is set, and by the user.
-    pub fn is_users(&self, key: &str) -> bool {
-        self.values.get(key).is_some_and(|value| value.is_users)
+    /// Whether the property with this key was set by the user.
+    pub fn is_set_by_user(&self, key: &str) -> bool {
+        self.values.get(key).is_some_and(|value| value.is_set_by_user)
     }
 
-    /// A boolean.
+    /// The value as a boolean.
     pub fn flag(&self, key: &str, default: bool) -> Result<bool, Unsupported> {
         let word = self.word(key, &["true", "t", "1", "false", "f", "0"], if default { "true" } else { "false" })?;
         Ok(matches!(word, "true" | "t" | "1"))
     }
 
-    /// A whole number in the range of C's `int`.
+    /// The value as a whole number in the range of C's `int`.
     pub fn number(&self, key: &str, default: i32) -> Result<i32, Unsupported> {
         let Some(text) = self.text(key) else { return Ok(default) };
         let digits = text.trim_start_matches('-');
@@ -104,7 +106,7 @@ impl<'a> Values<'a> {
         number.ok_or_else(|| self.unsupported(key, "it is not a plain number"))
     }
 
-    /// A number of bytes or records.
+    /// The value as a number of bytes or records.
     pub fn count(&self, key: &str, default: usize) -> Result<usize, Unsupported> {
         if self.text(key).is_none() {
             return Ok(default);
@@ -112,7 +114,7 @@ impl<'a> Values<'a> {
         self.number(key, 0).map(|number| usize::try_from(number).unwrap_or(0))
     }
 
-    /// Whole milliseconds.
+    /// The value as whole milliseconds.
     pub fn millis(&self, key: &str, default_ms: u64) -> Result<Duration, Unsupported> {
         let ms = match self.text(key) {
             Some(_) => u64::try_from(self.number(key, 0)?).unwrap_or(0),
@@ -121,7 +123,7 @@ impl<'a> Values<'a> {
         Ok(Duration::from_millis(ms))
     }
 
-    /// Milliseconds with decimals.
+    /// The value as milliseconds with decimals.
     pub fn fine_millis(&self, key: &str, default_ms: u64) -> Result<Duration, Unsupported> {
         let Some(text) = self.text(key) else { return Ok(Duration::from_millis(default_ms)) };
         let seconds = text.parse().map(|ms: f64| ms / 1e3).map(Duration::try_from_secs_f64);

@@ -1,9 +1,9 @@
-//! What is known of topics, and when metadata is requested again.
+//! The known metadata of topics, and the time at which metadata is requested again.
 //!
-//! An answer may come from a broker that does not know the latest leader yet. So a partition's leader is not replaced
-//! by one of an earlier epoch (KIP-320), unless the topic was recreated, which its id shows (KIP-516). A leader that
-//! proved wrong is in doubt: it is not returned until the answer to a later request names it, or any answer names
-//! another leader.
+//! A response may come from a broker that does not know the latest leader yet. So a partition's leader is not replaced
+//! by a leader of an earlier epoch (KIP-320), unless the topic was recreated, which its id shows (KIP-516). A leader
+//! that proved wrong is in doubt: it is not returned until the response to a later request names it again, or any
+//! response names another leader.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -12,65 +12,66 @@ use std::time::Instant;
 
 use rand::rngs::StdRng;
 
-use super::answer::{Answer, Topic};
 use super::backoff::backoff;
+use super::metadata_messages::{MetadataResponse, Topic};
 use super::types::{Leader, RequestId, Settings};
 
-/// After this many requests in short succession, another broker is asked.
-const ROTATES_AFTER: u32 = 2;
+/// After this many requests in short succession, the next request goes to another broker.
+const ATTEMPTS_PER_NODE: u32 = 2;
 
-/// Partitions beyond these are not remembered, since a broker may send any number.
-const PARTITIONS: std::ops::Range<i32> = 0..1 << 20;
+/// The partition numbers that are remembered, since a broker may send any number.
+const PARTITION_NUMBERS: std::ops::Range<i32> = 0..1 << 20;
 
-/// What is known of the watched topics.
+/// The known metadata of the watched topics.
 #[derive(Debug, Default)]
 pub struct Metadata {
-    topics: BTreeMap<Arc<str>, Known>,
+    topics: BTreeMap<Arc<str>, TopicState>,
+    /// The cluster's id.
     cluster: Option<String>,
-    /// The request that is not answered yet.
-    asked: Option<Asked>,
-    /// When to send the next request, if there is a reason for it.
-    due: Option<Instant>,
-    asked_at: Option<Instant>,
-    heard_at: Option<Instant>,
-    /// The broker that was asked last.
-    asked_node: Option<i32>,
+    /// The request that has no response yet.
+    pending: Option<PendingRequest>,
+    /// When to send the next request, if there is a reason for one.
+    next_request_at: Option<Instant>,
+    requested_at: Option<Instant>,
+    updated_at: Option<Instant>,
+    /// The broker to which the last request was sent.
+    requested_node: Option<i32>,
     /// How many requests were sent in short succession.
     attempts: u32,
-    /// How many doubts there have been.
+    /// How often a leader was doubted.
     doubts: u64,
     /// Whether an unknown leader was looked up.
-    missed: Cell<bool>,
+    has_missed_lookup: Cell<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct PendingRequest {
     id: RequestId,
-    /// How many doubts there had been when it was sent.
+    /// [`Metadata::doubts`] when it was sent.
     doubts: u64,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    /// Whether any request has included it.
-    is_asked: bool,
-    /// Whether any answer has included it, even with an error.
-    is_heard: bool,
-    /// Whether any answer has included it without an error.
+struct TopicState {
+    /// Whether any request has included the topic.
+    is_requested: bool,
+    /// Whether any response has included the topic, even with an error.
+    is_reported: bool,
+    /// Whether any response has included the topic without an error.
     is_found: bool,
-    /// Zeros for none.
+    /// The topic's id, zeros for none.
     id: [u8; 16],
     error: Option<i16>,
-    partitions: BTreeMap<i32, Partition>,
+    partitions: BTreeMap<i32, PartitionState>,
 }
 
 #[derive(Debug, Default)]
-struct Partition {
+struct PartitionState {
     leader: Option<Leader>,
     /// The latest known epoch.
     epoch: Option<i32>,
-    /// The number of the doubt about its leader.
-    doubted: Option<u64>,
+    /// The number of the doubt about the leader, if it is in doubt.
+    doubt: Option<u64>,
 }
 
 impl Metadata {
@@ -78,7 +79,7 @@ impl Metadata {
     pub fn watch(&mut self, topic: &Arc<str>) -> bool {
         let is_new = !self.topics.contains_key(topic);
         if is_new {
-            self.topics.insert(topic.clone(), Known::default());
+            self.topics.insert(topic.clone(), TopicState::default());
         }
         is_new
     }
@@ -93,149 +94,149 @@ impl Metadata {
         self.topics.keys()
     }
 
-    /// The leader; if it is unknown, notes that it was looked up.
+    /// The leader of a partition; if it is unknown, notes that it was looked up.
     pub fn leader(&self, topic: &str, partition: i32) -> Option<Leader> {
-        let known = self.topics.get(topic)?.partitions.get(&partition);
-        let leader = known.filter(|known| known.doubted.is_none()).and_then(|known| known.leader);
+        let state = self.topics.get(topic)?.partitions.get(&partition);
+        let leader = state.filter(|state| state.doubt.is_none()).and_then(|state| state.leader);
         if leader.is_none() {
-            self.missed.set(true);
+            self.has_missed_lookup.set(true);
         }
         leader
     }
 
-    /// The topic's error in the latest answer.
+    /// The topic's error in the latest response.
     pub fn error(&self, topic: &str) -> Option<i16> {
         self.topics.get(topic)?.error
     }
 
     /// The topic's id.
     pub fn id(&self, topic: &str) -> Option<[u8; 16]> {
-        self.topics.get(topic).filter(|known| known.is_found).map(|known| known.id)
+        self.topics.get(topic).filter(|state| state.is_found).map(|state| state.id)
     }
 
     /// How many partitions the topic has.
     pub fn partition_count(&self, topic: &str) -> Option<usize> {
-        self.topics.get(topic).filter(|known| known.is_found).map(|known| known.partitions.len())
+        self.topics.get(topic).filter(|state| state.is_found).map(|state| state.partitions.len())
     }
 
-    /// Doubts that `seen` leads a partition. Returns whether metadata has to be requested.
-    pub fn doubt(&mut self, topic: &str, partition: i32, seen: Option<Leader>) -> bool {
-        let known = self.topics.get_mut(topic).and_then(|known| known.partitions.get_mut(&partition));
-        let Some(known) = known else { return true };
-        if known.leader != seen {
-            return known.leader.is_none();
+    /// Doubts that `leader` still leads a partition. Returns whether metadata has to be requested.
+    pub fn doubt(&mut self, topic: &str, partition: i32, leader: Option<Leader>) -> bool {
+        let state = self.topics.get_mut(topic).and_then(|state| state.partitions.get_mut(&partition));
+        let Some(state) = state else { return true };
+        if state.leader != leader {
+            return state.leader.is_none();
         }
-        if known.doubted.is_none() {
+        if state.doubt.is_none() {
             self.doubts += 1;
-            known.doubted = Some(self.doubts);
+            state.doubt = Some(self.doubts);
         }
         true
     }
 
-    /// Schedules a request: at once, or some time after the last one.
-    pub fn want(&mut self, now: Instant, settings: &Settings, random: &mut StdRng) {
-        if self.due.is_some() {
+    /// Schedules a request: at once, or after a backoff since the last request.
+    pub fn schedule(&mut self, now: Instant, settings: &Settings, random: &mut StdRng) {
+        if self.next_request_at.is_some() {
             return;
         }
-        if self.asked_at.is_none_or(|at| at + settings.reconnect_backoff_max * 2 <= now) {
+        if self.requested_at.is_none_or(|at| at + settings.reconnect_backoff_max * 2 <= now) {
             self.attempts = 0;
         }
-        let pause = backoff(self.attempts, settings, random);
-        self.due = Some(self.asked_at.map_or(now, |at| (at + pause).max(now)));
+        let backoff = backoff(self.attempts, settings, random);
+        self.next_request_at = Some(self.requested_at.map_or(now, |at| (at + backoff).max(now)));
     }
 
     /// Schedules a request at once.
-    pub fn want_at_once(&mut self, now: Instant) {
-        self.due = Some(now);
+    pub fn schedule_at_once(&mut self, now: Instant) {
+        self.next_request_at = Some(now);
     }
 
-    /// Schedules a request if an unknown leader was looked up, or by age.
-    pub fn look(&mut self, now: Instant, settings: &Settings, random: &mut StdRng) {
-        let is_old = self.heard_at.is_some_and(|at| at + settings.metadata_max_age <= now);
-        if (self.missed.take() || is_old) && self.asked.is_none() {
-            self.want(now, settings, random);
+    /// Schedules a request if an unknown leader was looked up, or if the metadata is too old.
+    pub fn schedule_if_needed(&mut self, now: Instant, settings: &Settings, random: &mut StdRng) {
+        let is_old = self.updated_at.is_some_and(|at| at + settings.metadata_max_age <= now);
+        if (self.has_missed_lookup.take() || is_old) && self.pending.is_none() {
+            self.schedule(now, settings, random);
         }
     }
 
     /// Whether a request is due now.
     pub fn is_due(&self, now: Instant) -> bool {
-        self.asked.is_none() && self.due.is_some_and(|due| due <= now)
+        self.pending.is_none() && self.next_request_at.is_some_and(|at| at <= now)
     }
 
-    /// When the next request is due; `None` while one is under way, or if there is no reason for one.
-    pub fn due(&self, settings: &Settings) -> Option<Instant> {
-        let aged = || self.heard_at.map(|at| at + settings.metadata_max_age);
-        self.due.or_else(aged).filter(|_| self.asked.is_none())
+    /// When the next request is due; `None` while a request is pending, or if there is no reason for one.
+    pub fn next_request_at(&self, settings: &Settings) -> Option<Instant> {
+        let expires_at = || self.updated_at.map(|at| at + settings.metadata_max_age);
+        self.next_request_at.or_else(expires_at).filter(|_| self.pending.is_none())
     }
 
-    /// Whether an unknown leader was looked up and no request is under way or scheduled.
-    pub fn is_missed(&self) -> bool {
-        self.missed.get() && self.asked.is_none() && self.due.is_none()
+    /// Whether an unknown leader was looked up and no request is pending or scheduled.
+    pub fn has_unscheduled_lookup(&self) -> bool {
+        self.has_missed_lookup.get() && self.pending.is_none() && self.next_request_at.is_none()
     }
 
-    /// The broker to avoid if another can be asked: its answers did not help.
-    pub fn avoided(&self) -> Option<i32> {
-        self.asked_node.filter(|_| self.attempts >= ROTATES_AFTER)
+    /// The broker to avoid if another one is available: its responses did not help.
+    pub fn avoided_node(&self) -> Option<i32> {
+        self.requested_node.filter(|_| self.attempts >= ATTEMPTS_PER_NODE)
     }
 
     /// Notes that a request was sent.
-    pub fn asked(&mut self, id: RequestId, node: i32, now: Instant) {
-        self.asked = Some(Asked { id, doubts: self.doubts });
-        (self.asked_at, self.asked_node, self.due) = (Some(now), Some(node), None);
+    pub fn request_sent(&mut self, id: RequestId, node: i32, now: Instant) {
+        self.pending = Some(PendingRequest { id, doubts: self.doubts });
+        (self.requested_at, self.requested_node, self.next_request_at) = (Some(now), Some(node), None);
         self.attempts = self.attempts.saturating_add(1);
-        self.topics.values_mut().for_each(|known| known.is_asked = true);
+        self.topics.values_mut().for_each(|state| state.is_requested = true);
     }
 
-    /// Whether there was no answer so far.
-    pub fn is_new(&self) -> bool {
-        self.heard_at.is_none()
+    /// Whether any response has arrived.
+    pub fn has_response(&self) -> bool {
+        self.updated_at.is_some()
     }
 
-    /// The request that is not answered yet.
-    pub fn question(&self) -> Option<RequestId> {
-        self.asked.map(|asked| asked.id)
+    /// The request that has no response yet.
+    pub fn pending_request(&self) -> Option<RequestId> {
+        self.pending.map(|request| request.id)
     }
 
-    /// Notes that the request will not be answered.
-    pub fn failed(&mut self, now: Instant, settings: &Settings, random: &mut StdRng) {
-        self.asked = None;
-        self.want(now, settings, random);
+    /// Notes that the pending request has failed.
+    pub fn request_failed(&mut self, now: Instant, settings: &Settings, random: &mut StdRng) {
+        self.pending = None;
+        self.schedule(now, settings, random);
     }
 
-    /// The known cluster's id and the answer's, if they differ.
-    pub fn other_cluster(&mut self, answer: &Answer<'_>) -> Option<(String, String)> {
-        let theirs = answer.cluster?;
-        let ours = self.cluster.get_or_insert_with(|| theirs.to_owned());
-        (ours != theirs).then(|| (ours.clone(), theirs.to_owned()))
+    /// The known cluster's id and that in the response, if they differ.
+    pub fn cluster_mismatch(&mut self, response: &MetadataResponse<'_>) -> Option<(String, String)> {
+        let reported = response.cluster?;
+        let known = self.cluster.get_or_insert_with(|| reported.to_owned());
+        (known != reported).then(|| (known.clone(), reported.to_owned()))
     }
 
-    /// Takes the answer to the request that is under way.
-    pub fn heard(&mut self, answer: &Answer<'_>, now: Instant, settings: &Settings, random: &mut StdRng) {
-        let Some(asked) = self.asked.take() else { return };
-        for topic in &answer.topics {
-            if let Some(known) = self.topics.get_mut(topic.name) {
-                known.hear(topic, asked.doubts);
+    /// Applies the response to the pending request.
+    pub fn apply(&mut self, response: &MetadataResponse<'_>, now: Instant, settings: &Settings, random: &mut StdRng) {
+        let Some(request) = self.pending.take() else { return };
+        for topic in &response.topics {
+            if let Some(state) = self.topics.get_mut(topic.name) {
+                state.apply(topic, request.doubts);
             }
         }
-        self.heard_at = Some(now);
-        self.due = None;
-        if self.topics.values().any(|known| !known.is_asked) {
-            // It was watched after the request was sent.
-            self.want_at_once(now);
-        } else if self.topics.values().any(|known| !known.is_heard || known.is_doubted()) {
-            self.want(now, settings, random);
+        self.updated_at = Some(now);
+        self.next_request_at = None;
+        if self.topics.values().any(|state| !state.is_requested) {
+            // The topic was watched after the request was sent.
+            self.schedule_at_once(now);
+        } else if self.topics.values().any(|state| !state.is_reported || state.is_doubted()) {
+            self.schedule(now, settings, random);
         }
     }
 }
 
-impl Known {
+impl TopicState {
     fn is_doubted(&self) -> bool {
-        self.partitions.values().any(|known| known.doubted.is_some())
+        self.partitions.values().any(|state| state.doubt.is_some())
     }
 
-    /// Takes a topic of an answer; `doubts` is how many there had been when its request was sent.
-    fn hear(&mut self, topic: &Topic<'_>, doubts: u64) {
-        self.is_heard = true;
+    /// Applies a topic of a response; `doubts` is [`Metadata::doubts`] when its request was sent.
+    fn apply(&mut self, topic: &Topic<'_>, doubts: u64) {
+        self.is_reported = true;
         self.error = (topic.error != 0).then_some(topic.error);
         if self.error.is_some() {
             // The known leaders are kept: a broker may learn of a topic later than others.
@@ -248,24 +249,25 @@ impl Known {
             }
             self.id = topic.id;
         }
-        for (partition, leader) in topic.leaders.iter().filter(|(partition, _)| PARTITIONS.contains(partition)) {
-            self.partitions.entry(*partition).or_default().hear(*leader, doubts);
+        for (partition, leader) in topic.leaders.iter().filter(|(partition, _)| PARTITION_NUMBERS.contains(partition)) {
+            self.partitions.entry(*partition).or_default().apply(*leader, doubts);
         }
     }
 }
 
-impl Partition {
-    fn hear(&mut self, heard: Leader, doubts: u64) {
-        let epoch = (heard.epoch >= 0).then_some(heard.epoch);
+impl PartitionState {
+    /// Applies the leader in a response; a negative node or epoch is none.
+    fn apply(&mut self, reported: Leader, doubts: u64) {
+        let epoch = (reported.epoch >= 0).then_some(reported.epoch);
         if epoch.is_some() && epoch < self.epoch {
             return;
         }
-        let leader = (heard.node >= 0).then_some(heard);
-        let is_younger = self.doubted.is_some_and(|number| number > doubts);
-        if is_younger && leader == self.leader {
+        let leader = (reported.node >= 0).then_some(reported);
+        let was_doubted_later = self.doubt.is_some_and(|number| number > doubts);
+        if was_doubted_later && leader == self.leader {
             return;
         }
-        (self.leader, self.doubted) = (leader, None);
+        (self.leader, self.doubt) = (leader, None);
         self.epoch = epoch.or(self.epoch);
     }
 }

@@ -3,17 +3,17 @@
 //! A state machine: operations on sockets are [`Act`]s, input is passed in by link number, and the time is an argument.
 //! Each client (a fetcher, a writer) has its own; [`super::edge::Edge`] or a simulation drives it.
 //!
-//! - A connection is opened on demand, one for each [`Use`], and again after it broke, with exponential back-off and
-//!   jitter. It is closed after nine minutes without use: the broker would close it after ten, and a request that is
-//!   under way just then would be lost.
+//! - A connection is opened on demand, one for each [`Use`], and opened again after it broke, with exponential backoff
+//!   and jitter. It is closed after nine minutes without use: the broker would close it after ten, and a request sent
+//!   at that moment would be lost.
 //! - Metadata is requested when an unknown leader is looked up, when a leader is doubted, when a connection to a broker
-//!   breaks, and by age. If a broker's answers do not help, another one is asked. While none of the known brokers can
-//!   be reached, the bootstrap addresses are tried again (as KIP-899).
-//! - Metadata of another cluster than before is rejected: a name may now point somewhere else.
+//!   breaks, and by age. If a broker's responses do not help, the next request goes to another broker. While none of
+//!   the known brokers can be reached, the bootstrap addresses are attempted again (as in KIP-899).
+//! - Metadata of a different cluster is rejected: a broker's name may now point to another machine.
 //!
 //! **Failure**: each request ends in exactly one [`Event`]. [`Event::Failed`] says whether any of it was written.
-//! Trouble that a person has to fix is kept in [`Brokers::trouble`] as well, until the broker can be used again;
-//! attempts continue meanwhile.
+//! A problem that a person has to fix is available from [`Brokers::trouble`] as well, until the broker can be used
+//! again; meanwhile the attempts continue.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -24,30 +24,32 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
-pub use self::answer::{METADATA, METADATA_VERSIONS};
+use self::channel::Channel;
 use self::hosts::Hosts;
 use self::metadata::Metadata;
-use self::place::Place;
-pub use self::types::{Act, Address, Event, Leader, Link, NotAddress, RequestId, Settings, Trouble, TroubleKind, Use};
+pub use self::metadata_messages::{METADATA, METADATA_VERSIONS};
+pub use self::types::{
+    Act, Address, Event, InvalidAddress, Leader, Link, RequestId, Settings, Trouble, TroubleKind, Use,
+};
 use super::connection::{Fault, Pool, Request, Versions};
 pub use super::login::Login;
 
-mod answer;
 mod backoff;
+mod channel;
 mod hosts;
 mod links;
 mod metadata;
-mod place;
+mod metadata_messages;
 #[cfg(test)]
 pub(in crate::cluster::kafka) mod tests;
 mod types;
 
-/// The brokers as one client sees them.
+/// One client's view of the brokers, and its connections to them.
 pub struct Brokers {
     settings: Arc<Settings>,
     hosts: Hosts,
     metadata: Metadata,
-    places: BTreeMap<(i32, Use), Place>,
+    channels: BTreeMap<(i32, Use), Channel>,
     links: BTreeMap<Link, (i32, Use)>,
     acts: VecDeque<Act>,
     events: VecDeque<Event>,
@@ -55,38 +57,39 @@ pub struct Brokers {
     random: StdRng,
     trouble: Option<Trouble>,
     failure: Option<String>,
-    /// Whether any broker is wanted, and no connection was ready.
+    /// Whether a caller of [`Brokers::any_node`] found no ready connection.
     is_seeking: bool,
-    /// The broker that was last tried when any was wanted.
-    tried: Option<i32>,
+    /// The last broker to which a connection was opened because any broker was wanted.
+    last_candidate: Option<i32>,
     next_request: u64,
     next_link: u64,
-    /// How often there was something to act upon: see [`Brokers::news`].
+    /// See [`Brokers::news`].
     news: u64,
     /// The latest time that was passed in.
     clock: Option<Instant>,
     /// The time of the last tick.
-    ticked: Option<Instant>,
-    /// Dropped with this value, which the edge notices.
-    alive: Arc<()>,
+    ticked_at: Option<Instant>,
+    /// Dropped together with this value, which the edge notices.
+    identity: Arc<()>,
 }
 
 impl fmt::Debug for Brokers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { hosts, links, trouble, failure, .. } = self;
-        let mut shown = f.debug_struct("Brokers");
-        shown.field("hosts", hosts).field("links", links).field("trouble", trouble).field("failure", failure);
-        shown.finish_non_exhaustive()
+        let mut fields = f.debug_struct("Brokers");
+        fields.field("hosts", hosts).field("links", links).field("trouble", trouble).field("failure", failure);
+        fields.finish_non_exhaustive()
     }
 }
 
 impl Brokers {
-    /// A client of the cluster at these addresses. Nothing is done before the first [`Brokers::tick`].
+    /// A client of the cluster at these bootstrap addresses. No connection is opened before the first
+    /// [`Brokers::tick`].
     pub fn new(settings: Arc<Settings>, bootstrap: Vec<Address>) -> Self {
         Self::with_random(settings, bootstrap, StdRng::from_seed(rand::random()))
     }
 
-    /// The same, with its randomness (jitter, nonces of logins) from this seed: for simulations only.
+    /// Like [`Brokers::new`], with the random numbers (jitter, nonces of logins) from this seed: for simulations only.
     pub fn seeded(settings: Arc<Settings>, bootstrap: Vec<Address>, seed: u64) -> Self {
         Self::with_random(settings, bootstrap, StdRng::seed_from_u64(seed))
     }
@@ -97,7 +100,7 @@ impl Brokers {
             settings,
             hosts: Hosts::new(bootstrap),
             metadata: Metadata::default(),
-            places: BTreeMap::new(),
+            channels: BTreeMap::new(),
             links: BTreeMap::new(),
             acts: VecDeque::new(),
             events: VecDeque::new(),
@@ -105,32 +108,32 @@ impl Brokers {
             trouble: None,
             failure: None,
             is_seeking: false,
-            tried: None,
+            last_candidate: None,
             next_request: 0,
             next_link: 0,
             news: 0,
             clock: None,
-            ticked: None,
-            alive: Arc::new(()),
+            ticked_at: None,
+            identity: Arc::new(()),
         }
     }
 
-    /// Follows the leaders of these topics from now on, in addition to those before.
+    /// Follows the leaders of these topics from now on, in addition to the topics watched before.
     pub fn watch(&mut self, topics: &[Arc<str>]) {
-        let news = topics.iter().filter(|topic| self.metadata.watch(topic)).count();
-        if let Some(clock) = self.clock.filter(|_| news > 0) {
-            self.metadata.want_at_once(clock);
-            self.pursue(clock);
+        let new_topics = topics.iter().filter(|topic| self.metadata.watch(topic)).count();
+        if let Some(clock) = self.clock.filter(|_| new_topics > 0) {
+            self.metadata.schedule_at_once(clock);
+            self.request_due_metadata(clock);
         }
     }
 
-    /// No longer follows a topic's leaders, and forgets what is known of it.
+    /// No longer follows a topic's leaders, and forgets its metadata.
     pub fn unwatch(&mut self, topic: &str) {
         self.metadata.unwatch(topic);
     }
 
     /// The last known leader of a watched topic's partition. `None` while it is unknown or in doubt; then the next tick
-    /// requests metadata, with back-off.
+    /// requests metadata, with backoff.
     pub fn leader(&self, topic: &str, partition: i32) -> Option<Leader> {
         self.metadata.leader(topic, partition)
     }
@@ -141,76 +144,76 @@ impl Brokers {
         self.metadata.error(topic)
     }
 
-    /// A watched topic's id (KIP-516), zeros if the brokers give none; `None` while nothing is known.
+    /// A watched topic's id (KIP-516), zeros if the brokers report none; `None` while the topic's metadata is unknown.
     pub fn topic_id(&self, topic: &str) -> Option<[u8; 16]> {
         self.metadata.id(topic)
     }
 
-    /// How many partitions a watched topic has; `None` while nothing is known.
+    /// How many partitions a watched topic has; `None` while the topic's metadata is unknown.
     pub fn partition_count(&self, topic: &str) -> Option<usize> {
         self.metadata.partition_count(topic)
     }
 
-    /// Requests metadata again soon, with back-off: because a broker said that it is not the leader, for example.
-    /// `seen` is the leader that was wrong: if newer metadata has replaced it, nothing is requested. Else the partition
-    /// has no leader until the next answer.
-    pub fn doubt(&mut self, topic: &str, partition: i32, seen: Option<Leader>, now: Instant) {
-        self.at(now);
-        if self.metadata.doubt(topic, partition, seen) {
-            self.metadata.want(now, &self.settings, &mut self.random);
-            self.pursue(now);
+    /// Requests metadata again soon, with backoff: for example, because a broker responded that it is not the leader.
+    /// `leader` is the one that proved wrong: if newer metadata has replaced it, no metadata is requested. Otherwise
+    /// the partition has no leader until the next response.
+    pub fn doubt_leader(&mut self, topic: &str, partition: i32, leader: Option<Leader>, now: Instant) {
+        self.advance_clock(now);
+        if self.metadata.doubt(topic, partition, leader) {
+            self.metadata.schedule(now, &self.settings, &mut self.random);
+            self.request_due_metadata(now);
         }
     }
 
-    /// Opens the connection `use_` to `node` unless it is open. Returns the versions that the broker offers once
+    /// Opens the connection to `node` for `purpose` unless it is open. Returns the versions that the broker offers once
     /// requests can be sent; `None` until then, and while the connection is muted or renews its login.
-    pub fn ready(&mut self, node: i32, use_: Use, now: Instant) -> Option<&Versions> {
-        self.at(now);
-        self.want_open(node, use_, now);
-        let place = self.places.get(&(node, use_))?;
-        place.is_ready(now).then(|| place.versions()).flatten()
+    pub fn ensure_ready(&mut self, node: i32, purpose: Use, now: Instant) -> Option<&Versions> {
+        self.advance_clock(now);
+        self.open_or_schedule(node, purpose, now);
+        let channel = self.channels.get(&(node, purpose))?;
+        channel.is_ready(now).then(|| channel.versions()).flatten()
     }
 
-    /// Whether the connection `use_` to `node` was lost, or could not be opened, and has not been ready since; or the
-    /// latest metadata does not contain the node.
-    pub fn is_failing(&self, node: i32, use_: Use) -> bool {
-        let place = self.places.get(&(node, use_));
-        place.map_or_else(|| self.hosts.address(node).is_none(), Place::is_failing)
+    /// Whether the connection to `node` for `purpose` was lost, or could not be opened, and has not been ready since;
+    /// or whether the latest metadata does not contain the node.
+    pub fn is_failing(&self, node: i32, purpose: Use) -> bool {
+        let channel = self.channels.get(&(node, purpose));
+        channel.map_or_else(|| self.hosts.address(node).is_none(), Channel::is_failing)
     }
 
-    /// Sends nothing on this connection until `until`, because of a throttle time (KIP-219). This is for the reader of
-    /// a Produce response; the throttle times of all other responses are applied when they arrive. Brokers mute only
-    /// the connection on which the request came, and so does this.
-    pub fn mute(&mut self, node: i32, use_: Use, until: Instant) {
-        if let Some(place) = self.places.get_mut(&(node, use_)) {
-            place.mute(until);
+    /// Sends no request on this connection until `until`, because of a throttle time (KIP-219). This is for the reader
+    /// of a Produce response; the throttle times of all other responses are applied when they arrive. Like the broker,
+    /// this mutes only the connection on which the request was sent.
+    pub fn mute(&mut self, node: i32, purpose: Use, until: Instant) {
+        if let Some(channel) = self.channels.get_mut(&(node, purpose)) {
+            channel.mute(until);
         }
     }
 
-    /// Sends on a connection that is [`Brokers::ready`]; on any other the request fails unsent. Without a response
-    /// within `timeout`, the connection is closed and all of its requests fail.
-    pub fn send(&mut self, node: i32, use_: Use, request: Request, timeout: Duration, now: Instant) -> RequestId {
-        self.at(now);
-        self.post(node, use_, request, timeout, now).unwrap_or_else(|(id, reason)| {
+    /// Sends a request on a connection that is [`Brokers::ensure_ready`]; on any other connection the request fails unsent.
+    /// Without a response within `timeout`, the connection is closed and all of its requests fail.
+    pub fn send(&mut self, node: i32, purpose: Use, request: Request, timeout: Duration, now: Instant) -> RequestId {
+        self.advance_clock(now);
+        self.try_send(node, purpose, request, timeout, now).unwrap_or_else(|(id, reason)| {
             self.events.push_back(Event::Failed { id, sent: false, reason });
             id
         })
     }
 
-    /// The number of any broker with a ready [`Use::Control`] connection; negative for a bootstrap address. If no
+    /// The number of any broker with a ready [`Use::Control`] connection; negative for a bootstrap address. If no such
     /// connection is ready, one is opened: call again at the next tick.
-    pub fn any(&mut self, now: Instant) -> Option<i32> {
-        self.at(now);
-        let node = self.pick(None, now);
+    pub fn any_node(&mut self, now: Instant) -> Option<i32> {
+        self.advance_clock(now);
+        let node = self.pick_node(None, now);
         self.is_seeking = node.is_none();
         node
     }
 
     /// Requests metadata at once, even if no topic is watched.
     pub fn ask_for_nodes(&mut self, now: Instant) {
-        self.at(now);
-        self.metadata.want_at_once(now);
-        self.pursue(now);
+        self.advance_clock(now);
+        self.metadata.schedule_at_once(now);
+        self.request_due_metadata(now);
     }
 
     /// The brokers in the latest metadata.
@@ -233,141 +236,145 @@ impl Brokers {
         self.events.pop_front()
     }
 
-    /// The last trouble that a person has to fix, until the broker concerned can be used again.
+    /// The last problem that a person has to fix, until the broker concerned can be used again.
     pub fn trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref()
     }
 
-    /// Why the last connection broke or could not be opened, for the error of a caller that waits in vain; `None` once
-    /// metadata has arrived after that.
+    /// Why the last connection broke or could not be opened, for the error of a caller whose wait times out; `None`
+    /// once metadata has arrived since.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// The latest time for the next [`Brokers::tick`]; if it has passed, at once. `None` before the first tick, which
-    /// the caller has to make unprompted.
+    /// The latest time for the next [`Brokers::tick`]; if it has passed, the tick is due at once. `None` before the
+    /// first tick, which the caller makes on its own.
     pub fn next_tick(&self) -> Option<Instant> {
-        let (ticked, clock) = (self.ticked?, self.clock?);
-        if self.metadata.is_missed() {
+        let (ticked_at, clock) = (self.ticked_at?, self.clock?);
+        if self.metadata.has_unscheduled_lookup() {
             return Some(clock);
         }
-        let seeks = self.is_seeking || self.metadata.due(&self.settings).is_some_and(|due| due <= ticked);
-        let places = self.places.iter().flat_map(|((_, use_), place)| place.times(seeks && *use_ == Use::Control));
-        places.chain(self.metadata.due(&self.settings)).filter(|at| *at > ticked).min()
+        let metadata_at = self.metadata.next_request_at(&self.settings);
+        let seeks_any = self.is_seeking || metadata_at.is_some_and(|at| at <= ticked_at);
+        let channel_times = self
+            .channels
+            .iter()
+            .flat_map(|((_, purpose), channel)| channel.tick_times(seeks_any && *purpose == Use::Control));
+        channel_times.chain(metadata_at).filter(|at| *at > ticked_at).min()
     }
 
-    /// Does what is due: timeouts, retries, metadata.
+    /// Performs the work that is due: timeouts, retries, metadata.
     pub fn tick(&mut self, now: Instant) {
-        self.at(now);
-        if self.ticked.is_none() && self.metadata.topics().len() > 0 {
-            self.metadata.want_at_once(now);
+        self.advance_clock(now);
+        if self.ticked_at.is_none() && self.metadata.topics().len() > 0 {
+            self.metadata.schedule_at_once(now);
         }
-        self.ticked = Some(now);
-        self.tick_places(now);
-        self.metadata.look(now, &self.settings, &mut self.random);
-        self.pursue(now);
+        self.ticked_at = Some(now);
+        self.tick_channels(now);
+        self.metadata.schedule_if_needed(now, &self.settings, &mut self.random);
+        self.request_due_metadata(now);
     }
 
     /// An empty buffer for a request, reused if one is available.
     pub fn buffer(&mut self) -> Vec<u8> {
-        self.pool.blank()
+        self.pool.take_request_buffer()
     }
 
     /// Takes a response's buffer back for reuse.
     pub fn recycle(&mut self, buffer: Vec<u8>) {
-        self.pool.put(buffer);
+        self.pool.put_response_buffer(buffer);
     }
 
-    /// What the edge has to do next.
+    /// The next operation for the edge.
     pub fn next_act(&mut self) -> Option<Act> {
         self.acts.pop_front()
     }
 
     /// Reports that a connection is open, including TLS.
     pub fn connected(&mut self, link: Link, now: Instant) {
-        self.at(now);
-        let done = self.on(link, now, |place, shared| place.connected(shared));
-        if let Some(Err(fault)) = done {
-            self.lose(link, fault, true, now);
+        self.advance_clock(now);
+        let result = self.with_channel(link, now, |channel, shared| channel.connected(shared));
+        if let Some(Err(fault)) = result {
+            self.handle_loss(link, fault, true, now);
         }
     }
 
-    /// Reports that a connection could not be opened, or is broken: refused, reset, closed by the broker. `reason` says
-    /// what the broker did: "it …". A link that is not (or no longer) known is ignored.
+    /// Reports that a connection could not be opened, or is broken: refused, reset, closed by the broker. `reason` is a
+    /// sentence about the broker that begins with "it". A link that is not (or no longer) in use is ignored.
     pub fn broke(&mut self, link: Link, reason: &str, now: Instant) {
-        self.at(now);
-        self.lose(link, Fault::passing(reason), false, now);
+        self.advance_clock(now);
+        self.handle_loss(link, Fault::temporary(reason), false, now);
     }
 
-    /// Like [`Brokers::broke`], for trouble that a person has to fix.
+    /// Like [`Brokers::broke`], for a problem that a person has to fix.
     pub fn refused(&mut self, link: Link, kind: TroubleKind, reason: &str, now: Instant) {
-        self.at(now);
-        self.lose(link, Fault { kind: Some(kind), reason: reason.to_owned() }, false, now);
+        self.advance_clock(now);
+        self.handle_loss(link, Fault { kind: Some(kind), reason: reason.to_owned() }, false, now);
     }
 
-    /// The buffer to read into; empty if the link is not (or no longer) known.
+    /// The buffer to read into; empty if the link is not (or no longer) in use.
     pub fn input(&mut self, link: Link) -> &mut [u8] {
-        let place = self.links.get(&link).and_then(|key| self.places.get_mut(key));
-        place.and_then(Place::input).unwrap_or_default()
+        let channel = self.links.get(&link).and_then(|key| self.channels.get_mut(key));
+        channel.and_then(Channel::input).unwrap_or_default()
     }
 
     /// Reports that `bytes` were read into [`Brokers::input`].
     pub fn filled(&mut self, link: Link, bytes: usize, now: Instant) {
-        self.at(now);
-        self.take_in(link, bytes, now);
+        self.advance_clock(now);
+        self.handle_input(link, bytes, now);
     }
 
-    /// Appends the pending output, as slices in order, not necessarily all of it; nothing if the link is not (or no
-    /// longer) known.
+    /// Appends the pending output, as slices in order, not necessarily all of it; no slices if the link is not (or no
+    /// longer) in use.
     pub fn output<'a>(&'a self, link: Link, slices: &mut Vec<IoSlice<'a>>) {
-        if let Some(place) = self.place(link) {
-            place.output(slices);
+        if let Some(channel) = self.channel(link) {
+            channel.output(slices);
         }
     }
 
-    /// Reports that `bytes` of the output were written, or may have been.
+    /// Reports that `bytes` of the output were written, or may have been written.
     pub fn written(&mut self, link: Link, bytes: usize, now: Instant) {
-        self.at(now);
-        self.on(link, now, |place, shared| place.written(bytes, shared));
+        self.advance_clock(now);
+        self.with_channel(link, now, |channel, shared| channel.written(bytes, shared));
     }
 
     /// Whether there is pending output.
     pub(super) fn has_output(&self, link: Link) -> bool {
-        self.place(link).is_some_and(Place::has_output)
+        self.channel(link).is_some_and(Channel::has_output)
     }
 
-    /// Whether the link is or was ready: its broker has answered.
-    pub(super) fn is_reached(&self, link: Link) -> bool {
-        self.place(link).and_then(|place| place.open.as_ref()).is_some_and(|open| open.connection.was_ready())
+    /// Whether the link is or was ready: its broker has responded.
+    pub(super) fn was_ready(&self, link: Link) -> bool {
+        self.channel(link).and_then(|channel| channel.open.as_ref()).is_some_and(|open| open.connection.was_ready())
     }
 
     /// Whether the link is in use; the edge drops all others.
-    pub(super) fn knows(&self, link: Link) -> bool {
+    pub(super) fn is_in_use(&self, link: Link) -> bool {
         self.links.contains_key(&link)
     }
 
-    /// A number that rises with each answer, each connection that became ready or broke, and each answer with metadata:
-    /// the client then has something to act upon.
+    /// A counter that rises with each response, each connection that became ready or broke, and each response with
+    /// metadata: with each event that a client may have waited for.
     pub fn news(&self) -> u64 {
         self.news
     }
 
-    /// Whether there are events to be taken.
+    /// Whether [`Brokers::next_event`] would return an event.
     pub(super) fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
     /// Identifies this value for as long as it lives.
-    pub(super) fn alive(&self) -> Weak<()> {
-        Arc::downgrade(&self.alive)
+    pub(super) fn identity(&self) -> Weak<()> {
+        Arc::downgrade(&self.identity)
     }
 
-    /// Whether `alive` identifies this value.
-    pub(super) fn is(&self, alive: &Weak<()>) -> bool {
-        std::ptr::eq(Arc::as_ptr(&self.alive), alive.as_ptr())
+    /// Whether `identity` identifies this value.
+    pub(super) fn is_identified_by(&self, identity: &Weak<()>) -> bool {
+        std::ptr::eq(Arc::as_ptr(&self.identity), identity.as_ptr())
     }
 
-    fn at(&mut self, now: Instant) {
+    fn advance_clock(&mut self, now: Instant) {
         self.clock = self.clock.max(Some(now));
     }
 }

@@ -1,4 +1,4 @@
-//! The types of the interface of [`super::Brokers`].
+//! The types in the interface of [`super::Brokers`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::connection::Body;
 use super::super::login::Login;
 
-/// Where a broker listens.
+/// The address at which a broker listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address {
     /// A name, or an IP address without brackets.
@@ -25,24 +25,24 @@ impl fmt::Display for Address {
     }
 }
 
-/// The text is not `host:port`.
+/// A text that is not `host:port`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a broker's host:port")]
-pub struct NotAddress(String);
+pub struct InvalidAddress(String);
 
 impl FromStr for Address {
-    type Err = NotAddress;
+    type Err = InvalidAddress;
 
-    /// `host:port`, or `[IPv6]:port`.
-    fn from_str(text: &str) -> Result<Self, NotAddress> {
-        let not = || NotAddress(text.to_owned());
-        let (host, port) = text.rsplit_once(':').ok_or_else(not)?;
+    /// Parses `host:port` or `[IPv6]:port`.
+    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
+        let invalid = || InvalidAddress(text.to_owned());
+        let (host, port) = text.rsplit_once(':').ok_or_else(invalid)?;
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         if bare.is_none() && host.contains([':', '[', ']']) {
-            return Err(not());
+            return Err(invalid());
         }
         let host = bare.unwrap_or(host);
-        let port = port.parse().ok().filter(|port| *port != 0 && !host.is_empty()).ok_or_else(not)?;
+        let port = port.parse().ok().filter(|port| *port != 0 && !host.is_empty()).ok_or_else(invalid)?;
         Ok(Self { host: host.to_owned(), port })
     }
 }
@@ -50,19 +50,19 @@ impl FromStr for Address {
 /// How a client of brokers behaves.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The name that brokers know this client by, for their logs and quotas.
+    /// The name under which brokers know this client, for their logs and quotas.
     pub client_id: String,
-    /// Timeout of the requests that [`super::Brokers`] makes on its own: versions, login, metadata.
+    /// The timeout of the requests that [`super::Brokers`] sends on its own: versions, login, metadata.
     pub request_timeout: Duration,
-    /// Timeout of opening a connection, including the name's look-up and TLS.
+    /// The timeout for opening a connection, including the look-up of its name and TLS.
     pub connect_timeout: Duration,
-    /// The shortest wait before a broker is tried again, and before metadata is requested again.
+    /// The shortest backoff before a connection is attempted again, and before metadata is requested again.
     pub reconnect_backoff: Duration,
-    /// The longest such wait.
+    /// The longest such backoff.
     pub reconnect_backoff_max: Duration,
     /// The longest response; a longer one breaks the connection.
     pub response_bytes_max: usize,
-    /// Metadata of this age is requested again without another reason.
+    /// The age at which metadata is requested again even without another reason.
     pub metadata_max_age: Duration,
     /// How to log in.
     pub login: Login,
@@ -83,48 +83,48 @@ impl Default for Settings {
     }
 }
 
-/// What a connection is for: a broker answers the requests of a connection one after the other, so requests that may
-/// take long have a connection of their own.
+/// What a connection is used for. A broker handles the requests of a connection one after the other, so requests that
+/// may take long have a connection of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Use {
-    /// Fetching, which waits at the broker.
+    /// Fetch requests, which wait at the broker.
     Fetch,
-    /// Producing.
+    /// Produce requests.
     Produce,
-    /// All else: metadata, coordinators, offsets.
+    /// All other requests: metadata, coordinators, offsets.
     Control,
 }
 
-/// Who leads a partition.
+/// The leader of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Leader {
-    /// The broker.
+    /// The broker's number.
     pub node: i32,
-    /// The epoch of its leadership; -1 if the broker does not tell.
+    /// The epoch of its leadership; -1 if the broker does not report it.
     pub epoch: i32,
 }
 
-/// A request that was sent; unique within one [`super::Brokers`], rising.
+/// The id of a request; unique and ascending within one [`super::Brokers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// A connection's number at the edge; unique within one [`super::Brokers`], never reused.
+/// The number of a connection at the edge; unique within one [`super::Brokers`], never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Link(pub u64);
 
-/// What the edge has to do.
+/// An operation on a socket, which the edge has to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Open a connection, and report [`super::Brokers::connected`] or [`super::Brokers::broke`].
     Connect {
-        /// Its number from now on.
+        /// The number of the new connection.
         link: Link,
-        /// Where to.
+        /// The broker's address.
         address: Address,
     },
-    /// Close it; no report is needed.
+    /// Close a connection; no report is needed.
     Close {
-        /// Which one.
+        /// The number of the connection.
         link: Link,
     },
 }
@@ -132,27 +132,27 @@ pub enum Act {
 /// The outcome of a request.
 #[derive(Debug)]
 pub enum Event {
-    /// The broker answered.
-    Answered {
-        /// Which request.
+    /// The broker has responded.
+    Responded {
+        /// The request.
         id: RequestId,
-        /// The version of the answer, which is the request's.
+        /// The version of the response, which is that of the request.
         version: i16,
-        /// The answer.
+        /// The response.
         body: Body,
     },
-    /// There will be no answer.
+    /// The request will receive no response.
     Failed {
-        /// Which request.
+        /// The request.
         id: RequestId,
-        /// Whether any byte of it was written: if not, it cannot have had an effect; if so, that is unknown.
+        /// Whether any byte of the request was written: if not, it had no effect; if so, its effect is unknown.
         sent: bool,
-        /// Why; never holds a secret.
+        /// Why the request failed; never contains a secret.
         reason: String,
     },
 }
 
-/// What kind of trouble a person has to fix.
+/// The kind of a [`Trouble`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TroubleKind {
     /// The broker refuses the login, or does not prove that it knows the password.
@@ -161,17 +161,17 @@ pub enum TroubleKind {
     Certificate,
     /// The broker's name is unknown.
     Host,
-    /// The other side does not speak Kafka's protocol as this client does.
+    /// The peer does not speak Kafka's protocol as this client does.
     Protocol,
 }
 
-/// Trouble that a person has to fix.
+/// A problem that a person has to fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// What kind.
+    /// The kind of the problem.
     pub kind: TroubleKind,
-    /// With which broker.
+    /// The address of the broker concerned.
     pub address: Address,
-    /// What happened, for a log; never holds a secret.
+    /// What happened, for a log; never contains a secret.
     pub message: String,
 }

@@ -1,7 +1,7 @@
 //! The fields of messages whose flexible versions (KIP-482) and earlier ones differ only in the encoding of lengths.
 //!
-//! **Failure**: `None` if bytes are missing or invalid; no memory is reserved for items that a message only claims to
-//! hold.
+//! **Failure**: `None` if bytes are missing or invalid. No memory is reserved for more items than the message's bytes
+//! can hold.
 
 use crate::cluster::kafka::wire::primitives::{Reader, put_compact_text, put_text, put_unsigned};
 
@@ -19,7 +19,7 @@ impl<'a> Fields<'a> {
         Self { reader: Reader::new(bytes), is_flexible }
     }
 
-    /// Continues where `reader` is.
+    /// Continues at `reader`'s position.
     pub fn of(reader: Reader<'a>, is_flexible: bool) -> Self {
         Self { reader, is_flexible }
     }
@@ -76,7 +76,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Appends text.
+/// Appends text preceded by its length.
 pub fn put(out: &mut Vec<u8>, text: &str, is_flexible: bool) {
     match is_flexible {
         true => put_compact_text(out, text),

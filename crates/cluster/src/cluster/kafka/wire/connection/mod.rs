@@ -3,21 +3,21 @@
 //! ```text
 //! opening ──► versions ──► login ──► ready ──► broken
 //!             (v3, then   (SASL, if   ▲  │
-//!              as KIP-511  there is   └──┘ logs in again before the
-//!              says)       one)            login ends (KIP-368)
+//!              as in       it is      └──┘ logs in again before the
+//!              KIP-511)    configured)     login expires (KIP-368)
 //! ```
 //!
-//! A login that needs a token (OAUTHBEARER) waits for one until the timeout of a request: the source of tokens puts
-//! them into a cell, which the connection checks until there is one, or until the source says that a person has to
-//! help.
+//! A login that needs a token (OAUTHBEARER) waits for a token, at most for the timeout of a request. The source of
+//! tokens puts them into a cell; the connection checks that cell until it contains a token, or until the source reports
+//! a problem that a person has to fix.
 //!
-//! Requests are answered in their order. A response is matched by its correlation id. An unrequested response, one to
-//! another request, or an invalid one breaks the connection, since nothing after it can be trusted.
+//! Responses arrive in the order of their requests, and are matched by their correlation ids. A response that is
+//! unrequested, out of order or invalid breaks the connection, since no byte after it can be trusted.
 //!
-//! A login with a lifetime (KIP-368) is renewed on the same connection once all requests are answered. Meanwhile the
-//! connection is not ready, so that no request comes in between.
+//! A login with a lifetime (KIP-368) is renewed on the same connection once all requests have their responses.
+//! Meanwhile the connection is not ready, so that no request is sent during the login.
 //!
-//! **Failure**: a `Fault`; the unanswered requests are then returned, each with whether any of it was written.
+//! **Failure**: a `Fault`; the pending requests are then returned, each with whether any byte of it was written.
 
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
@@ -45,29 +45,29 @@ mod tests;
 mod throttle;
 mod versions;
 
-/// A login is renewed after this many thousandths of its lifetime, chosen at random: early enough to wait for
-/// unanswered requests, and not on all connections at once (as Kafka's own clients do).
-const RENEW_AFTER: std::ops::Range<u64> = 850..950;
+/// A login is renewed after this many thousandths of its lifetime, chosen at random: early enough to wait for pending
+/// requests, and not on all connections at once (as Kafka's own clients do).
+const RENEWAL_THOUSANDTHS: std::ops::Range<u64> = 850..950;
 
-/// A login's lifetime is taken to be at least this, in milliseconds: shorter ones would leave time for nothing but
-/// renewals, and Kafka's brokers refuse to renew a login within a second of the last time.
+/// The shortest lifetime of a login that is respected, in milliseconds: with shorter ones the connection would do
+/// nothing but renew its login, and Kafka's brokers refuse to renew a login within a second of the last one.
 const LIFETIME_MS_MIN: u64 = 1_200;
 
 /// The interval at which the connection checks for a token.
-const TOKEN_LOOK: Duration = Duration::from_millis(20);
+const TOKEN_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Why a connection has to end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     /// The kind of trouble, if a person has to fix it.
     pub kind: Option<TroubleKind>,
-    /// What happened: the broker is "it". Never holds a secret.
+    /// What happened: the broker is "it". Never contains a secret.
     pub reason: String,
 }
 
 impl Fault {
     /// A temporary fault.
-    pub fn passing(reason: impl Into<String>) -> Self {
+    pub fn temporary(reason: impl Into<String>) -> Self {
         Self { kind: None, reason: reason.into() }
     }
 
@@ -82,7 +82,7 @@ impl From<LoginError> for Fault {
     }
 }
 
-/// What all connections of a client share.
+/// What all connections of a client share, and the time.
 pub(super) struct Shared<'a> {
     pub now: Instant,
     pub settings: &'a Settings,
@@ -91,7 +91,7 @@ pub(super) struct Shared<'a> {
 }
 
 /// A response to a request that was sent.
-pub(super) struct Answer {
+pub(super) struct Response {
     pub id: RequestId,
     pub version: i16,
     pub body: Body,
@@ -102,10 +102,10 @@ enum Phase {
     Opening,
     /// The versions were requested.
     Versions,
-    /// There is no token to log in with: when to check again, and by when there has to be one.
+    /// No token to log in with is available: when to check again, and when to give up.
     Token {
-        look_at: Instant,
-        until: Instant,
+        next_check_at: Instant,
+        deadline: Instant,
     },
     /// A SaslHandshake was sent.
     Handshake,
@@ -120,18 +120,18 @@ pub(super) struct Connection {
     inbox: Inbox,
     outbox: Outbox,
     versions: Versions,
-    /// The login that is under way.
+    /// The login in progress.
     login: Login,
-    /// By when it has to be open.
-    opens_by: Instant,
+    /// When the socket has to be open at the latest.
+    open_deadline: Instant,
     /// When the login has to be renewed.
     renew_at: Option<Instant>,
-    /// When a request was last sent or answered.
+    /// When a request was last sent, or a response last received.
     used_at: Instant,
-    /// Whether a request that was sent on it was ever answered.
+    /// Whether a request of the client has ever received a response.
     is_proven: bool,
-    /// The longest throttle time since [`Connection::throttled`] was last called.
-    throttled: Option<Duration>,
+    /// The longest throttle time since [`Connection::take_throttle`] was last called.
+    throttle: Option<Duration>,
 }
 
 impl Connection {
@@ -143,18 +143,18 @@ impl Connection {
             outbox: Outbox::default(),
             versions: Versions::default(),
             login: Login::None,
-            opens_by: now + settings.connect_timeout,
+            open_deadline: now + settings.connect_timeout,
             renew_at: None,
             used_at: now,
             is_proven: false,
-            throttled: None,
+            throttle: None,
         }
     }
 
-    /// The socket is open: asks the broker for its versions.
+    /// Notes that the socket is open: requests the broker's versions.
     pub fn connected(&mut self, shared: &mut Shared<'_>) -> Result<(), Fault> {
         match self.phase {
-            Phase::Opening => self.ask_versions(versions::ASKED_FIRST, shared),
+            Phase::Opening => self.request_versions(versions::FIRST_VERSION, shared),
             _ => Ok(()),
         }
     }
@@ -164,12 +164,12 @@ impl Connection {
         matches!(self.phase, Phase::Ready) && self.renew_at.is_none_or(|at| at > now)
     }
 
-    /// Whether it is ready, or was and is renewing its login.
+    /// Whether the connection is ready, or was ready and is renewing its login.
     pub fn was_ready(&self) -> bool {
         matches!(self.phase, Phase::Ready) || self.renew_at.is_some()
     }
 
-    /// Whether a request that was sent on it was ever answered.
+    /// Whether a request of the client has ever received a response.
     pub fn is_proven(&self) -> bool {
         self.is_proven
     }
@@ -180,16 +180,16 @@ impl Connection {
     }
 
     /// Takes the longest throttle time of the responses since the last call, if any had one.
-    pub fn throttled(&mut self) -> Option<Duration> {
-        self.throttled.take()
+    pub fn take_throttle(&mut self) -> Option<Duration> {
+        self.throttle.take()
     }
 
-    /// How many requests have no response.
-    pub fn unanswered(&self) -> usize {
+    /// How many requests have no response yet.
+    pub fn pending_count(&self) -> usize {
         self.outbox.len()
     }
 
-    /// When it was last used.
+    /// When a request was last sent, or a response last received.
     pub fn used_at(&self) -> Instant {
         self.used_at
     }
@@ -197,7 +197,7 @@ impl Connection {
     /// Sends a request; the connection has to be ready.
     ///
     /// # Errors
-    /// Why it cannot be sent at all.
+    /// Why the request cannot be sent at all.
     pub fn send(
         &mut self,
         id: RequestId,
@@ -207,36 +207,37 @@ impl Connection {
     ) -> Result<(), String> {
         self.used_at = shared.now;
         let deadline = shared.now + timeout;
-        self.outbox.push(request, Owner::Sent(id), deadline, &shared.settings.client_id, shared.pool)
+        self.outbox.push(request, Owner::Client(id), deadline, &shared.settings.client_id, shared.pool)
     }
 
-    /// Begins to renew the login if that is due and nothing is unanswered; or to log in, if there is a token at last.
-    pub fn renew(&mut self, shared: &mut Shared<'_>) -> Result<(), Fault> {
+    /// Starts to renew the login if that is due and no request is pending; or to log in, if the next check for a token
+    /// is due.
+    pub fn log_in_if_due(&mut self, shared: &mut Shared<'_>) -> Result<(), Fault> {
         let is_due = match self.phase {
             Phase::Ready => self.renew_at.is_some_and(|at| at <= shared.now) && self.outbox.len() == 0,
-            Phase::Token { look_at, .. } => look_at <= shared.now,
+            Phase::Token { next_check_at, .. } => next_check_at <= shared.now,
             _ => false,
         };
         if is_due { self.log_in(shared) } else { Ok(()) }
     }
 
-    /// The next time at which it may expire, renews its login or checks for a token.
+    /// The next time at which a timeout may pass, the login is renewed, or a token is checked for.
     pub fn deadline(&self) -> Option<Instant> {
-        let opening = matches!(self.phase, Phase::Opening).then_some(self.opens_by);
+        let opening = matches!(self.phase, Phase::Opening).then_some(self.open_deadline);
         let renewing = match self.phase {
             Phase::Ready => self.renew_at.filter(|_| self.outbox.len() == 0),
-            Phase::Token { look_at, .. } => Some(look_at),
+            Phase::Token { next_check_at, .. } => Some(next_check_at),
             _ => None,
         };
         [opening, renewing, self.outbox.deadline()].into_iter().flatten().min()
     }
 
-    /// Why it is over, if a timeout has passed.
-    pub fn expired(&self, now: Instant) -> Option<Fault> {
+    /// The fault, if a timeout has passed.
+    pub fn timeout_fault(&self, now: Instant) -> Option<Fault> {
         match &self.phase {
-            Phase::Opening if self.opens_by <= now => Some(Fault::passing("connecting to it timed out")),
+            Phase::Opening if self.open_deadline <= now => Some(Fault::temporary("connecting to it timed out")),
             _ if self.outbox.deadline().is_some_and(|at| at <= now) => {
-                Some(Fault::passing("it did not answer a request in time"))
+                Some(Fault::temporary("it did not answer a request in time"))
             }
             _ => None,
         }
@@ -247,71 +248,76 @@ impl Connection {
         self.inbox.input()
     }
 
-    /// Takes `bytes` that were read; passes the responses in them to `answers`.
+    /// Handles `bytes` that were read into [`Connection::input`]; passes the responses in them to `on_response`.
     pub fn filled(
         &mut self,
         bytes: usize,
-        answers: &mut impl FnMut(Answer),
+        on_response: &mut impl FnMut(Response),
         shared: &mut Shared<'_>,
     ) -> Result<(), Fault> {
         self.inbox.filled(bytes);
         while let Some(frame) = self.inbox.next(shared.pool).map_err(Fault::protocol)? {
-            self.take(frame, answers, shared)?;
+            self.handle_frame(frame, on_response, shared)?;
         }
-        self.renew(shared)
+        self.log_in_if_due(shared)
     }
 
-    fn take(&mut self, frame: Frame, answers: &mut impl FnMut(Answer), shared: &mut Shared<'_>) -> Result<(), Fault> {
+    fn handle_frame(
+        &mut self,
+        frame: Frame,
+        on_response: &mut impl FnMut(Response),
+        shared: &mut Shared<'_>,
+    ) -> Result<(), Fault> {
         let mut reader = Reader::new(frame.as_slice());
-        let short = || Fault::protocol("it sent a response without a header");
-        let pending = self.outbox.answered(reader.i32().ok_or_else(short)?).map_err(Fault::protocol)?;
+        let no_header = || Fault::protocol("it sent a response without a header");
+        let pending = self.outbox.take_pending(reader.i32().ok_or_else(no_header)?).map_err(Fault::protocol)?;
         if pending.is_tagged {
-            reader.tags(|_, _| Some(())).ok_or_else(short)?;
+            reader.tags(|_, _| Some(())).ok_or_else(no_header)?;
         }
-        let begin = reader.at();
+        let begin = reader.position();
         self.used_at = shared.now;
         let body = Body::new(frame.buffer, begin, frame.bytes);
         match pending.owner {
-            Owner::Sent(id) => {
+            Owner::Client(id) => {
                 self.is_proven = true;
-                self.throttled = self.throttled.max(throttle::said(pending.api, body.as_slice()));
-                answers(Answer { id, version: pending.version, body });
+                self.throttle = self.throttle.max(throttle::from_response(pending.api, body.as_slice()));
+                on_response(Response { id, version: pending.version, body });
             }
-            Owner::Greeting => {
-                self.greeted(body.as_slice(), pending.version, shared)?;
-                shared.pool.put(body.into_buffer());
+            Owner::Connection => {
+                self.handle_own_response(body.as_slice(), pending.version, shared)?;
+                shared.pool.put_response_buffer(body.into_buffer());
             }
         }
         Ok(())
     }
 
     /// Handles a response to the connection's own request.
-    fn greeted(&mut self, body: &[u8], version: i16, shared: &mut Shared<'_>) -> Result<(), Fault> {
+    fn handle_own_response(&mut self, body: &[u8], version: i16, shared: &mut Shared<'_>) -> Result<(), Fault> {
         match std::mem::replace(&mut self.phase, Phase::Ready) {
             Phase::Versions => {
-                let reply = versions::reply(body, version);
-                match reply.ok_or_else(|| Fault::protocol("it sent a malformed list of versions"))? {
-                    versions::Reply::Offers(versions, throttle_ms) => {
+                let response = versions::read_response(body, version);
+                match response.ok_or_else(|| Fault::protocol("it sent a malformed list of versions"))? {
+                    versions::VersionsResponse::Offered(versions, throttle_ms) => {
                         self.versions = versions;
-                        self.throttled = self.throttled.max(throttle(throttle_ms));
+                        self.throttle = self.throttle.max(throttle(throttle_ms));
                     }
-                    versions::Reply::AskAgain(version) => return self.ask_versions(version, shared),
-                    versions::Reply::Refused(error) => {
+                    versions::VersionsResponse::RetryWith(version) => return self.request_versions(version, shared),
+                    versions::VersionsResponse::Refused(error) => {
                         return Err(Fault::protocol(format!("it refuses to list its versions: error {error}")));
                     }
                 }
                 if matches!(shared.settings.login, Login::None) { Ok(()) } else { self.log_in(shared) }
             }
             Phase::Handshake => {
-                login::shaken(&self.login, body)?;
+                login::read_handshake_response(&self.login, body)?;
                 let mut nonce = [0; login::NONCE_BYTES];
                 shared.random.fill_bytes(&mut nonce);
                 let (dialogue, message) = Dialogue::begin(&self.login, nonce)?;
                 self.authenticate(dialogue, &message, shared)
             }
             Phase::Login(mut dialogue) => {
-                let (message, lifetime_ms) = match login::authenticated(&self.login, body, version) {
-                    Ok(answered) => answered,
+                let (message, lifetime_ms) = match login::read_authenticate_response(&self.login, body, version) {
+                    Ok(response) => response,
                     Err(error) => return Err(dialogue.refused(&self.login, error).into()),
                 };
                 match dialogue.next(&self.login, message)? {
@@ -326,9 +332,9 @@ impl Connection {
         }
     }
 
-    fn ask_versions(&mut self, version: i16, shared: &mut Shared<'_>) -> Result<(), Fault> {
+    fn request_versions(&mut self, version: i16, shared: &mut Shared<'_>) -> Result<(), Fault> {
         self.phase = Phase::Versions;
-        self.ask(versions::API_VERSIONS, version, versions::question(version), shared)
+        self.send_own(versions::API_VERSIONS, version, versions::request_body(version), shared)
     }
 
     fn log_in(&mut self, shared: &mut Shared<'_>) -> Result<(), Fault> {
@@ -337,50 +343,51 @@ impl Connection {
             Err(missing) => return self.wait_for_token(&missing, shared),
         };
         let Some(mechanism) = shared.settings.login.mechanism() else { return Ok(()) };
-        let version = self.offered(login::HANDSHAKE, login::HANDSHAKE_VERSION..=login::HANDSHAKE_VERSION)?;
+        let version = self.pick_login_version(login::HANDSHAKE, login::HANDSHAKE_VERSION..=login::HANDSHAKE_VERSION)?;
         self.phase = Phase::Handshake;
-        self.ask(login::HANDSHAKE, version, login::handshake(mechanism), shared)
+        self.send_own(login::HANDSHAKE, version, login::handshake(mechanism), shared)
     }
 
     fn wait_for_token(&mut self, missing: &Missing, shared: &Shared<'_>) -> Result<(), Fault> {
-        let until = match self.phase {
-            Phase::Token { until, .. } => until,
+        let deadline = match self.phase {
+            Phase::Token { deadline, .. } => deadline,
             _ => shared.now + shared.settings.request_timeout,
         };
-        if missing.is_lasting || until <= shared.now {
+        if missing.is_lasting || deadline <= shared.now {
             let kind = missing.is_lasting.then_some(TroubleKind::Login);
             return Err(Fault { kind, reason: format!("it requires a login, and there is no token: {}", missing.why) });
         }
-        self.phase = Phase::Token { look_at: shared.now + TOKEN_LOOK, until };
+        self.phase = Phase::Token { next_check_at: shared.now + TOKEN_CHECK_INTERVAL, deadline };
         Ok(())
     }
 
     fn authenticate(&mut self, dialogue: Dialogue, message: &[u8], shared: &mut Shared<'_>) -> Result<(), Fault> {
-        let version = self.offered(login::AUTHENTICATE, login::AUTHENTICATE_VERSIONS)?;
+        let version = self.pick_login_version(login::AUTHENTICATE, login::AUTHENTICATE_VERSIONS)?;
         self.phase = Phase::Login(dialogue);
-        self.ask(login::AUTHENTICATE, version, login::authenticate(message, version), shared)
+        self.send_own(login::AUTHENTICATE, version, login::authenticate_request(message, version), shared)
     }
 
     fn logged_in(&mut self, lifetime_ms: u64, shared: &mut Shared<'_>) {
         (self.login, self.renew_at) = (Login::None, None);
         if lifetime_ms > 0 {
             let lifetime_ms = lifetime_ms.max(LIFETIME_MS_MIN);
-            let after_ms = lifetime_ms / 1000 * shared.random.random_range(RENEW_AFTER)
-                + lifetime_ms % 1000 * shared.random.random_range(RENEW_AFTER) / 1000;
+            let after_ms = lifetime_ms / 1000 * shared.random.random_range(RENEWAL_THOUSANDTHS)
+                + lifetime_ms % 1000 * shared.random.random_range(RENEWAL_THOUSANDTHS) / 1000;
             self.renew_at = shared.now.checked_add(Duration::from_millis(after_ms));
         }
     }
 
-    fn offered(&self, api_key: i16, versions: std::ops::RangeInclusive<i16>) -> Result<i16, Fault> {
+    fn pick_login_version(&self, api_key: i16, versions: std::ops::RangeInclusive<i16>) -> Result<i16, Fault> {
         let refused = || LoginError("it offers no SASL login that this client supports".to_owned());
         Ok(self.versions.pick(api_key, versions).ok_or_else(refused)?)
     }
 
-    fn ask(&mut self, api_key: i16, version: i16, body: Vec<u8>, shared: &mut Shared<'_>) -> Result<(), Fault> {
+    /// Sends a request of the connection's own.
+    fn send_own(&mut self, api_key: i16, version: i16, body: Vec<u8>, shared: &mut Shared<'_>) -> Result<(), Fault> {
         let request = Request { api_key, version, body: body.into() };
         let deadline = shared.now + shared.settings.request_timeout;
-        let asked = self.outbox.push(request, Owner::Greeting, deadline, &shared.settings.client_id, shared.pool);
-        asked.map_err(Fault::passing)
+        let pushed = self.outbox.push(request, Owner::Connection, deadline, &shared.settings.client_id, shared.pool);
+        pushed.map_err(Fault::temporary)
     }
 
     /// Appends the pending output to `slices`.
@@ -393,16 +400,16 @@ impl Connection {
         self.outbox.has_output()
     }
 
-    /// `bytes` of the output were written.
+    /// Notes that `bytes` of the output were written.
     pub fn written(&mut self, bytes: usize, pool: &mut Pool) {
         self.outbox.written(bytes, pool);
     }
 
-    /// The client's unanswered requests in order, and whether any byte of each was written.
-    pub fn into_lost(self) -> impl Iterator<Item = (RequestId, bool)> {
-        self.outbox.into_lost().filter_map(|(owner, was_sent)| match owner {
-            Owner::Sent(id) => Some((id, was_sent)),
-            Owner::Greeting => None,
+    /// The client's pending requests in order, and whether any byte of each was written.
+    pub fn into_pending(self) -> impl Iterator<Item = (RequestId, bool)> {
+        self.outbox.into_pending().filter_map(|(owner, was_sent)| match owner {
+            Owner::Client(id) => Some((id, was_sent)),
+            Owner::Connection => None,
         })
     }
 }

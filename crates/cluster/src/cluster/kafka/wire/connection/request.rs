@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A run of a request's bytes. `Debug` shows their number only: they may hold a password.
+/// A part of a request's bytes. `Debug` shows only how many: they may contain a password.
 pub enum Segment {
-    /// Bytes of this request alone. Once they are written the buffer is reused, see
+    /// Bytes of this request alone. Once they are written, the buffer is reused: see
     /// [`buffer`](super::super::brokers::Brokers::buffer).
     Owned(Vec<u8>),
-    /// Bytes that their sender keeps as well, for a retry; given back (dropped here) once they are written.
+    /// Bytes that their sender keeps as well, for a retry; this reference to them is dropped once they are written.
     Shared(Arc<Vec<u8>>),
 }
 
@@ -39,22 +39,22 @@ impl Segments {
         Self::default()
     }
 
-    /// Adds a run of bytes at the end.
+    /// Adds a segment at the end.
     pub fn push(&mut self, segment: Segment) {
         self.0.push(segment);
     }
 
-    /// The length of all runs together.
+    /// The length of all segments together.
     pub fn bytes(&self) -> usize {
         self.iter().map(<[u8]>::len).sum()
     }
 
-    /// The runs in order.
+    /// The segments' bytes in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().map(Segment::as_slice)
     }
 
-    /// The buffers that nobody else holds.
+    /// The buffers of the owned segments.
     pub(super) fn into_owned(self) -> impl Iterator<Item = Vec<u8>> {
         self.0.into_iter().filter_map(|segment| match segment {
             Segment::Owned(bytes) => Some(bytes),
@@ -75,7 +75,7 @@ impl From<Vec<Segment>> for Segments {
     }
 }
 
-/// A request without its header, which the connection writes. Every request has a response: a Produce without
+/// A request without its header, which the connection writes. Every request has a response: a Produce request without
 /// acknowledgement cannot be sent.
 #[derive(Debug)]
 pub struct Request {
@@ -83,11 +83,11 @@ pub struct Request {
     pub api_key: i16,
     /// The version of the request and its response.
     pub version: i16,
-    /// What follows the header.
+    /// The bytes after the header.
     pub body: Segments,
 }
 
-/// A response without its header, in a buffer of its own. `Debug` shows the number of its bytes.
+/// A response without its header, in a buffer of its own. `Debug` shows only the number of its bytes.
 #[derive(Default)]
 pub struct Body {
     buffer: Vec<u8>,
@@ -113,7 +113,7 @@ impl Body {
     }
 
     /// The buffer, for [`recycle`](super::super::brokers::Brokers::recycle). It may be longer than the response, and
-    /// holds its header too.
+    /// contains the header too.
     pub fn into_buffer(self) -> Vec<u8> {
         self.buffer
     }

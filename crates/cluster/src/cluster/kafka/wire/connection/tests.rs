@@ -1,4 +1,4 @@
-//! Versions as kafka-protocol writes them, and outgoing requests.
+//! Tests of ApiVersions responses as kafka-protocol writes them, and of outgoing requests.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use kafka_protocol::messages::api_versions_response::{ApiVersion, FinalizedFeatu
 use kafka_protocol::protocol::{Encodable as _, StrBytes};
 use proptest::prelude::*;
 
-use super::versions::{Reply, reply};
+use super::versions::{VersionsResponse, read_response};
 use super::*;
 
-fn listed(version: i16) -> Vec<u8> {
-    let api = |key, least, most| ApiVersion::default().with_api_key(key).with_min_version(least).with_max_version(most);
+fn versions_response(version: i16) -> Vec<u8> {
+    let api = |key, min, max| ApiVersion::default().with_api_key(key).with_min_version(min).with_max_version(max);
     let mut response = ApiVersionsResponse::default().with_api_keys(vec![api(18, 0, 4), api(0, 3, 12), api(1, 4, 17)]);
     if version >= 1 {
         response = response.with_throttle_time_ms(7);
@@ -33,48 +33,56 @@ fn listed(version: i16) -> Vec<u8> {
 #[test]
 fn versions_that_kafka_protocol_writes_are_read() {
     for version in 0..=3 {
-        let reading = reply(&listed(version), version);
-        let Some(Reply::Offers(offered, throttle_ms)) = reading else { panic!("version {version}") };
+        let response = read_response(&versions_response(version), version);
+        let Some(VersionsResponse::Offered(offered, throttle_ms)) = response else { panic!("version {version}") };
         assert_eq!(throttle_ms, if version >= 1 { 7 } else { 0 });
-        let known: Vec<_> = [0, 1, 2, 18].iter().map(|key| offered.of(*key)).collect();
+        let known: Vec<_> = [0, 1, 2, 18].iter().map(|key| offered.range_of(*key)).collect();
         assert_eq!(known, [Some(3..=12), Some(4..=17), None, Some(0..=4)]);
         assert_eq!(offered.feature("transaction.version"), (version >= 3).then_some(2));
-        let body = listed(version);
+        let body = versions_response(version);
         for cut in 0..body.len() {
-            assert_eq!(reply(&body[..cut], version), None, "version {version} cut at {cut}");
+            assert_eq!(read_response(&body[..cut], version), None, "version {version} cut at {cut}");
         }
     }
 }
 
 #[test]
-fn refused_version_is_followed_by_a_known_one() {
+fn refused_version_is_replaced_by_a_known_one() {
     let refused = |keys: &[i16]| {
         let mut body = [0, 35].to_vec();
         body.extend((keys.len() as i32).to_be_bytes());
-        keys.iter().for_each(|most| body.extend([18, 0, *most].map(i16::to_be_bytes).concat()));
+        keys.iter().for_each(|highest| body.extend([18, 0, *highest].map(i16::to_be_bytes).concat()));
         body
     };
-    assert_eq!(reply(&refused(&[2]), 3), Some(Reply::AskAgain(2)));
-    assert_eq!(reply(&refused(&[4]), 3), Some(Reply::AskAgain(2)), "the same version is not tried again");
-    assert_eq!(reply(&refused(&[]), 3), Some(Reply::AskAgain(0)));
-    assert_eq!(reply(&[0, 35], 3), Some(Reply::AskAgain(0)));
-    assert_eq!(reply(&[0, 35], 0), Some(Reply::Refused(35)), "version 0 is the last to be tried");
-    assert_eq!(reply(&[0, 42, 0], 3), Some(Reply::Refused(42)));
+    assert_eq!(read_response(&refused(&[2]), 3), Some(VersionsResponse::RetryWith(2)));
+    assert_eq!(
+        read_response(&refused(&[4]), 3),
+        Some(VersionsResponse::RetryWith(2)),
+        "the same version is not tried again"
+    );
+    assert_eq!(read_response(&refused(&[]), 3), Some(VersionsResponse::RetryWith(0)));
+    assert_eq!(read_response(&[0, 35], 3), Some(VersionsResponse::RetryWith(0)));
+    assert_eq!(
+        read_response(&[0, 35], 0),
+        Some(VersionsResponse::Refused(35)),
+        "no version is left to try after version 0"
+    );
+    assert_eq!(read_response(&[0, 42, 0], 3), Some(VersionsResponse::Refused(42)));
 }
 
 proptest! {
     #[test]
-    fn foreign_bytes_never_panic(
+    fn arbitrary_bytes_cause_no_panic(
         version in 0_i16..=3,
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),
         noise in prop::collection::vec(any::<u8>(), 0..60),
     ) {
-        let mut body = listed(version);
+        let mut body = versions_response(version);
         let at = at.index(body.len());
         body[at] = byte;
-        let _ = reply(&body, version);
-        let _ = reply(&noise, version);
+        let _ = read_response(&body, version);
+        let _ = read_response(&noise, version);
     }
 }
 
@@ -88,59 +96,59 @@ fn request(body: Segments) -> Request {
 }
 
 #[test]
-fn a_write_gets_no_more_slices_than_systems_take() {
+fn write_gets_at_most_256_slices() {
     let (mut outbox, mut pool, now) = outbox();
     for count in [1, 1000, 3] {
         let body: Vec<Segment> = (0..count).map(|byte| Segment::Owned(vec![byte as u8; 3])).collect();
-        outbox.push(request(body.into()), Owner::Sent(RequestId(count)), now, "me", &mut pool).unwrap();
+        outbox.push(request(body.into()), Owner::Client(RequestId(count)), now, "me", &mut pool).unwrap();
     }
-    let (mut all, mut writes) = (Vec::new(), 0);
+    let (mut output, mut writes) = (Vec::new(), 0);
     while outbox.has_output() {
         let mut slices = Vec::new();
         outbox.output(&mut slices);
         assert!(!slices.is_empty() && slices.len() <= 256);
         let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-        all.extend_from_slice(&bytes);
+        output.extend_from_slice(&bytes);
         outbox.written(bytes.len(), &mut pool);
         writes += 1;
     }
     // Length, key, version, correlation, client, no tagged fields; and the body.
-    assert_eq!((all.len(), writes), (3 * 17 + 1004 * 3, 4));
-    assert_eq!(all[..17], [0, 0, 0, 16, 0, 0, 0, 9, 0, 0, 0, 0, 0, 2, b'm', b'e', 0]);
+    assert_eq!((output.len(), writes), (3 * 17 + 1004 * 3, 4));
+    assert_eq!(output[..17], [0, 0, 0, 16, 0, 0, 0, 9, 0, 0, 0, 0, 0, 2, b'm', b'e', 0]);
 }
 
 #[test]
 fn correlation_ids_wrap_around_to_zero() {
     let (mut outbox, mut pool, now) = outbox();
-    outbox.correlation = i32::MAX;
+    outbox.next_correlation_id = i32::MAX;
     for id in 0..2 {
-        outbox.push(request(Segments::new()), Owner::Sent(RequestId(id)), now, "me", &mut pool).unwrap();
+        outbox.push(request(Segments::new()), Owner::Client(RequestId(id)), now, "me", &mut pool).unwrap();
     }
     outbox.written(34, &mut pool);
-    assert_eq!(outbox.answered(i32::MAX).unwrap().owner, Owner::Sent(RequestId(0)));
-    assert_eq!(outbox.answered(0).unwrap().owner, Owner::Sent(RequestId(1)));
-    assert!(outbox.answered(1).is_err());
+    assert_eq!(outbox.take_pending(i32::MAX).unwrap().owner, Owner::Client(RequestId(0)));
+    assert_eq!(outbox.take_pending(0).unwrap().owner, Owner::Client(RequestId(1)));
+    assert!(outbox.take_pending(1).is_err());
 }
 
 #[test]
-fn a_client_s_name_that_is_too_long_is_cut() {
+fn client_id_that_is_too_long_is_truncated() {
     let (mut outbox, mut pool, now) = outbox();
-    outbox.push(request(Segments::new()), Owner::Greeting, now, &"x".repeat(40_000), &mut pool).unwrap();
+    outbox.push(request(Segments::new()), Owner::Connection, now, &"x".repeat(40_000), &mut pool).unwrap();
     let mut slices = Vec::new();
     outbox.output(&mut slices);
     assert_eq!(slices[0].len(), 15 + i16::MAX as usize);
 }
 
 #[test]
-fn deadline_is_the_earliest_of_the_unanswered_requests() {
+fn deadline_is_the_earliest_of_the_pending_requests() {
     let (mut outbox, mut pool, now) = outbox();
     for seconds in [5, 2, 9] {
         let deadline = now + Duration::from_secs(seconds);
-        outbox.push(request(Segments::new()), Owner::Greeting, deadline, "me", &mut pool).unwrap();
+        outbox.push(request(Segments::new()), Owner::Connection, deadline, "me", &mut pool).unwrap();
     }
     assert_eq!(outbox.deadline(), Some(now + Duration::from_secs(2)));
     outbox.written(34, &mut pool);
-    outbox.answered(0).unwrap();
-    outbox.answered(1).unwrap();
+    outbox.take_pending(0).unwrap();
+    outbox.take_pending(1).unwrap();
     assert_eq!(outbox.deadline(), Some(now + Duration::from_secs(9)));
 }

@@ -1,7 +1,7 @@
-//! Looking names up without blocking: each on a thread of its own, which ends with the result.
+//! Name look-ups that do not block: each runs on a thread of its own, which ends with the result.
 //!
-//! However many connections wait for a name, one look-up of it runs at a time. A thread that outlives the edge ends by
-//! itself.
+//! However many connections wait for a name, only one look-up of it runs at a time. A thread that outlives the edge
+//! ends when its look-up returns.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read as _, Write as _};
@@ -12,16 +12,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use super::super::brokers::{Address, TroubleKind};
-use super::end::End;
+use super::failure::Failure;
 
-/// The addresses that were found, never empty; or why none were.
-pub type Found = Result<Vec<SocketAddr>, End>;
+/// The addresses of a name, never empty; or why none was found.
+pub type LookupResult = Result<Vec<SocketAddr>, Failure>;
 
 /// The names that are being looked up.
 pub struct Lookups {
-    under_way: BTreeSet<Address>,
-    sender: Sender<(Address, Found)>,
-    receiver: Receiver<(Address, Found)>,
+    pending: BTreeSet<Address>,
+    sender: Sender<(Address, LookupResult)>,
+    receiver: Receiver<(Address, LookupResult)>,
     /// Receives a byte with each result.
     bell: UnixStream,
     ringer: UnixStream,
@@ -34,58 +34,59 @@ impl Lookups {
         bell.set_nonblocking(true)?;
         ringer.set_nonblocking(true)?;
         let (sender, receiver) = channel();
-        Ok(Self { under_way: BTreeSet::new(), sender, receiver, bell, ringer })
+        Ok(Self { pending: BTreeSet::new(), sender, receiver, bell, ringer })
     }
 
-    /// Looks a name up, unless that is already under way.
-    pub fn ask(&mut self, address: &Address) -> io::Result<()> {
-        if self.under_way.contains(address) {
+    /// Starts to look a name up, unless a look-up of it is already pending.
+    pub fn start(&mut self, address: &Address) -> io::Result<()> {
+        if self.pending.contains(address) {
             return Ok(());
         }
-        let (asked, sender, mut ringer) = (address.clone(), self.sender.clone(), self.ringer.try_clone()?);
-        let look = move || {
-            let found = look_up(&asked);
-            // Without a receiver nobody wants the result; a full bell is already readable.
-            let _ = sender.send((asked, found));
+        let (name, sender, mut ringer) = (address.clone(), self.sender.clone(), self.ringer.try_clone()?);
+        let work = move || {
+            let result = look_up(&name);
+            // The receiver may be gone together with the edge. If the bell's buffer is full, the bell is readable
+            // anyway.
+            let _ = sender.send((name, result));
             let _ = ringer.write(&[0]);
         };
-        thread::Builder::new().name("wire-lookup".to_owned()).spawn(look)?;
-        self.under_way.insert(address.clone());
+        thread::Builder::new().name("wire-lookup".to_owned()).spawn(work)?;
+        self.pending.insert(address.clone());
         Ok(())
     }
 
-    /// Readable once there is something to [`Lookups::take`].
-    pub fn done(&self) -> BorrowedFd<'_> {
+    /// A descriptor that is readable once [`Lookups::take_results`] would return a result.
+    pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
-    /// The results so far.
-    pub fn take(&mut self) -> Vec<(Address, Found)> {
+    /// Takes the results that have arrived.
+    pub fn take_results(&mut self) -> Vec<(Address, LookupResult)> {
         let mut bytes = [0; 64];
         while matches!(self.bell.read(&mut bytes), Ok(1..)) {}
-        let all: Vec<_> = self.receiver.try_iter().collect();
-        all.iter().for_each(|(address, _)| {
-            self.under_way.remove(address);
+        let results: Vec<_> = self.receiver.try_iter().collect();
+        results.iter().for_each(|(address, _)| {
+            self.pending.remove(address);
         });
-        all
+        results
     }
 }
 
-fn look_up(address: &Address) -> Found {
+fn look_up(address: &Address) -> LookupResult {
     let name = address.host.trim_end_matches('.');
     match (name, address.port).to_socket_addrs() {
-        Ok(found) => {
-            let found: Vec<SocketAddr> = found.collect();
-            if found.is_empty() { Err(unknown("it has no address")) } else { Ok(found) }
+        Ok(addresses) => {
+            let addresses: Vec<SocketAddr> = addresses.collect();
+            if addresses.is_empty() { Err(unknown_name("it has no address")) } else { Ok(addresses) }
         }
-        // The only way to distinguish a DNS server that does not answer (EAI_AGAIN) from a name that does not exist.
+        // The only way to distinguish a DNS server that does not respond (EAI_AGAIN) from a name that does not exist.
         Err(error) if error.to_string().contains("Temporary") => {
-            Err(End::passing(format!("its name cannot be resolved at present: {error}")))
+            Err(Failure::temporary(format!("its name cannot be resolved at present: {error}")))
         }
-        Err(error) => Err(unknown(&error.to_string())),
+        Err(error) => Err(unknown_name(&error.to_string())),
     }
 }
 
-fn unknown(why: &str) -> End {
-    End { kind: Some(TroubleKind::Host), reason: format!("its name is unknown: {why}") }
+fn unknown_name(why: &str) -> Failure {
+    Failure { kind: Some(TroubleKind::Host), reason: format!("its name is unknown: {why}") }
 }

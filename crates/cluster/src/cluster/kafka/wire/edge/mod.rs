@@ -1,12 +1,12 @@
-//! Sockets, TLS and name look-ups: does what [`Brokers`] asks for, without blocking.
+//! Sockets, TLS and name look-ups: carries out the operations of [`Brokers`], without blocking.
 //!
 //! One thread drives its clients' connections by `poll`. A name is looked up on a thread of its own, since the system's
-//! look-up blocks; its addresses are tried one after the other, starting with a different one after each failure to
-//! connect (KIP-302). Attempts at a broker that does not answer are spaced across all clients of the process
-//! ([`Contact`]).
+//! look-up blocks; its addresses are attempted one after the other, starting with a different one after each failure to
+//! connect (KIP-302). Connection attempts to a broker that does not respond are spaced across all clients of the
+//! process ([`Contact`]).
 //!
 //! **Failure**: errors of a connection are reported to its [`Brokers`], which retries. Rejected certificates and
-//! unknown names are reported as trouble that a person has to fix.
+//! unknown names are reported as problems that a person has to fix.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use self::end::End;
+use self::failure::Failure;
 use self::lookup::Lookups;
 use self::socket::{Entry, Opening, Socket};
 use super::brokers::{Act, Address, Brokers, Link};
 use crate::cluster::Contact;
 use crate::tls::Renewed;
 
-mod end;
+mod failure;
 mod lookup;
 mod settings;
 mod socket;
@@ -35,11 +35,11 @@ mod tests;
 
 pub use self::settings::{Family, SocketSettings};
 
-/// The most addresses whose failures are remembered.
-const TURNS_MAX: usize = 1_000;
+/// The most addresses whose failures are counted.
+const FAILURES_MAX: usize = 1_000;
 
-/// Connections not polled for this long are read before timeouts are applied.
-const READ_EVERY: Duration = Duration::from_secs(1);
+/// If connections were not polled for this long, they are read before timeouts are applied.
+const READ_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
 /// The sockets of one thread's clients.
 pub struct Edge {
@@ -48,8 +48,8 @@ pub struct Edge {
     sockets: Vec<Entry>,
     lookups: Option<Lookups>,
     /// How often connections to an address could not be opened.
-    turns: BTreeMap<Address, usize>,
-    /// What the process knows of the brokers.
+    open_failures: BTreeMap<Address, usize>,
+    /// The process's knowledge about which brokers respond.
     contact: Arc<Contact>,
     /// Ends a wait when it is readable.
     bell: Option<UnixStream>,
@@ -66,15 +66,15 @@ impl fmt::Debug for Edge {
 }
 
 impl Edge {
-    /// With TLS by this configuration (authorities, a certificate of the client's), or without TLS. A broker's
-    /// certificate has to be for the host of its address.
+    /// An edge with TLS by this configuration (authorities, possibly a client certificate), or without TLS. A broker's
+    /// certificate has to be issued for the host of its address.
     pub fn new(tls: Option<Arc<Renewed<rustls::ClientConfig>>>, settings: SocketSettings) -> Self {
         Self {
             tls,
             settings,
             sockets: Vec::new(),
             lookups: None,
-            turns: BTreeMap::new(),
+            open_failures: BTreeMap::new(),
             contact: Arc::default(),
             bell: None,
             is_rung: false,
@@ -82,7 +82,7 @@ impl Edge {
         }
     }
 
-    /// The same, sharing knowledge of the brokers with other clients of the process.
+    /// Makes the edge share its knowledge about which brokers respond with other clients of the process.
     pub fn sharing(self, contact: &Arc<Contact>) -> Self {
         Self { contact: Arc::clone(contact), ..self }
     }
@@ -92,15 +92,15 @@ impl Edge {
         self.bell = Some(bell);
     }
 
-    /// Does what can be done without blocking, and waits up to `wait` for something that the client can act upon: an
+    /// Performs all work that does not block, and waits up to `wait` for anything that the client can react to: an
     /// event, a connection that became ready or broke, metadata, the time of [`Brokers::next_tick`], or the bell.
     /// Returns whether the bell rang.
     pub fn drive(&mut self, brokers: &mut Brokers, wait: Duration) -> bool {
         self.drive_all(&mut [brokers], wait)
     }
 
-    /// The same for several clients of one thread. The connections of a dropped client are closed; those of a client
-    /// that is merely not among `brokers` stay as they are.
+    /// Like [`Edge::drive`], for several clients of one thread. The connections of a dropped client are closed; those
+    /// of a client that is merely not among `brokers` stay open.
     pub fn drive_all(&mut self, brokers: &mut [&mut Brokers], wait: Duration) -> bool {
         let before: Vec<u64> = brokers.iter().map(|brokers| brokers.news()).collect();
         let has_news = |brokers: &[&mut Brokers]| {
@@ -108,65 +108,65 @@ impl Edge {
         };
         let mut now = clock();
         let until = now.checked_add(wait);
-        if self.read_at.is_some_and(|at| now.saturating_duration_since(at) > READ_EVERY) {
-            // Bytes that arrived since the last poll are not late.
+        if self.read_at.is_some_and(|at| now.saturating_duration_since(at) > READ_INTERVAL_MAX) {
+            // Responses that arrived since the last poll must not count as late.
             self.poll(brokers, Duration::ZERO);
             now = clock();
         }
         loop {
-            let was_due = self.work(brokers, now);
-            let is_over = was_due || has_news(brokers);
-            let next =
-                brokers.iter().filter_map(|brokers| brokers.next_tick()).chain(self.next_begin(brokers)).chain(until);
-            let next = next.min();
-            let pause = match (is_over, next) {
+            let was_due = self.tick(brokers, now);
+            let is_done = was_due || has_news(brokers);
+            let ticks = brokers.iter().filter_map(|brokers| brokers.next_tick());
+            let next = ticks.chain(self.next_attempt_at(brokers)).chain(until).min();
+            let pause = match (is_done, next) {
                 (true, _) => Duration::ZERO,
                 (false, Some(next)) => next.saturating_duration_since(now),
                 (false, None) => wait,
             };
-            let happened = self.poll(brokers, pause);
+            let had_events = self.poll(brokers, pause);
             now = clock();
-            if happened {
+            if had_events {
                 self.act(brokers, now);
             }
             let is_rung = std::mem::take(&mut self.is_rung);
-            if is_over || is_rung || has_news(brokers) || until.is_some_and(|until| until <= now) {
+            if is_done || is_rung || has_news(brokers) || until.is_some_and(|until| until <= now) {
                 return is_rung;
             }
         }
     }
 
-    /// Does what is due, and what can be done at once. Returns whether a client's tick was due.
-    fn work(&mut self, brokers: &mut [&mut Brokers], now: Instant) -> bool {
+    /// Ticks the clients, starts due attempts and carries out the clients' operations. Returns whether a client's tick
+    /// was due.
+    fn tick(&mut self, brokers: &mut [&mut Brokers], now: Instant) -> bool {
         let mut was_due = false;
         for brokers in brokers.iter_mut() {
             was_due |= brokers.next_tick().is_some_and(|at| at <= now);
             brokers.tick(now);
         }
-        self.begin_due(brokers, now);
+        self.start_due_attempts(brokers, now);
         self.act(brokers, now);
         was_due
     }
 
     /// When the next attempt to open a connection may be made.
-    fn next_begin(&self, brokers: &[&mut Brokers]) -> Option<Instant> {
+    fn next_attempt_at(&self, brokers: &[&mut Brokers]) -> Option<Instant> {
         let driven = self.sockets.iter().filter(|entry| owner(brokers, &entry.owner).is_some());
-        driven.filter_map(Entry::waits).map(|admitted| admitted.at).min()
+        driven.filter_map(Entry::waiting).map(|admitted| admitted.at).min()
     }
 
-    /// Makes the waiting attempts that are due.
-    fn begin_due(&mut self, brokers: &mut [&mut Brokers], now: Instant) {
-        for place in 0..self.sockets.len() {
-            if let Some(entry) = self.sockets.get(place)
-                && entry.waits().is_some()
+    /// Starts the waiting attempts that are due.
+    fn start_due_attempts(&mut self, brokers: &mut [&mut Brokers], now: Instant) {
+        for index in 0..self.sockets.len() {
+            if let Some(entry) = self.sockets.get(index)
+                && entry.waiting().is_some()
                 && let Some(brokers) = owner_mut(brokers, &entry.owner)
             {
-                self.begin(place, brokers, now);
+                self.start_attempt(index, brokers, now);
             }
         }
     }
 
-    /// Does what the clients ask for, and writes their output.
+    /// Carries out the clients' operations, and writes their output.
     fn act(&mut self, brokers: &mut [&mut Brokers], now: Instant) {
         for brokers in brokers.iter_mut() {
             while let Some(act) = brokers.next_act() {
@@ -183,20 +183,20 @@ impl Edge {
         }
         self.sockets.retain(|entry| {
             entry.owner.strong_count() > 0
-                && owner(brokers, &entry.owner).is_none_or(|brokers| brokers.knows(entry.link))
+                && owner(brokers, &entry.owner).is_none_or(|brokers| brokers.is_in_use(entry.link))
         });
     }
 
     fn connect(&mut self, brokers: &mut Brokers, link: Link, address: Address, now: Instant) {
         let socket = Socket::Waiting(self.contact.admit(&address.to_string(), now, None));
-        self.sockets.push(Entry { owner: brokers.alive(), link, address, socket, is_heard: false });
-        self.begin(self.sockets.len() - 1, brokers, now);
+        self.sockets.push(Entry { owner: brokers.identity(), link, address, socket, has_responded: false });
+        self.start_attempt(self.sockets.len() - 1, brokers, now);
     }
 
-    /// Begins to open a connection, if the attempt may be made now.
-    fn begin(&mut self, place: usize, brokers: &mut Brokers, now: Instant) {
-        let Some(entry) = self.sockets.get_mut(place) else { return };
-        let Some(admitted) = entry.waits() else { return };
+    /// Starts to open a connection, if the attempt may be made now.
+    fn start_attempt(&mut self, index: usize, brokers: &mut Brokers, now: Instant) {
+        let Some(entry) = self.sockets.get_mut(index) else { return };
+        let Some(admitted) = entry.waiting() else { return };
         if !self.contact.is_due(&entry.address.to_string(), admitted, now) {
             return;
         }
@@ -205,76 +205,78 @@ impl Edge {
             entry.socket = Socket::Opening(Opening::new(vec![(ip, entry.address.port).into()], self.settings));
             return entry.advance(false, self.tls.as_deref(), brokers, now);
         }
-        entry.socket = Socket::Named;
+        entry.socket = Socket::LookingUp;
         if self.lookups.is_none() {
             self.lookups = Lookups::new().map_err(|error| tracing::warn!("cannot set up name look-ups: {error}")).ok();
         }
-        let asked = self.lookups.as_mut().map(|lookups| lookups.ask(&entry.address));
-        if !matches!(asked, Some(Ok(()))) {
-            entry.end(End::passing("its name cannot be looked up: out of threads or file descriptors"), brokers, now);
+        let started = self.lookups.as_mut().map(|lookups| lookups.start(&entry.address));
+        if !matches!(started, Some(Ok(()))) {
+            let reason = "its name cannot be looked up: out of threads or file descriptors";
+            entry.fail(Failure::temporary(reason), brokers, now);
         }
     }
 
     fn close(&mut self, brokers: &Brokers, link: Link) {
-        let at = self.sockets.iter().position(|entry| entry.link == link && brokers.is(&entry.owner));
-        let Some(entry) = at.map(|at| self.sockets.swap_remove(at)) else { return };
+        let is_entry = |entry: &Entry| entry.link == link && brokers.is_identified_by(&entry.owner);
+        let index = self.sockets.iter().position(is_entry);
+        let Some(entry) = index.map(|index| self.sockets.swap_remove(index)) else { return };
         if matches!(entry.socket, Socket::Opening(_)) {
-            self.missed(entry.address);
+            self.count_open_failure(entry.address);
         }
     }
 
-    /// Makes the next connection to this name start with another of its IP addresses.
-    fn missed(&mut self, address: Address) {
-        if self.turns.len() < TURNS_MAX || self.turns.contains_key(&address) {
-            *self.turns.entry(address).or_default() += 1;
+    /// Counts a failure, so that the next connection to this name starts with another of its IP addresses.
+    fn count_open_failure(&mut self, address: Address) {
+        if self.open_failures.len() < FAILURES_MAX || self.open_failures.contains_key(&address) {
+            *self.open_failures.entry(address).or_default() += 1;
         }
     }
 
-    /// Waits for events, and handles them. Returns whether there were any.
+    /// Waits for events, and handles them. Returns whether any occurred.
     fn poll(&mut self, brokers: &mut [&mut Brokers], wait: Duration) -> bool {
         let mut polled = Vec::with_capacity(self.sockets.len() + 1);
-        let mut places = Vec::with_capacity(self.sockets.len());
-        for (place, entry) in self.sockets.iter().enumerate() {
+        let mut indices = Vec::with_capacity(self.sockets.len());
+        for (index, entry) in self.sockets.iter().enumerate() {
             if let Some(brokers) = owner(brokers, &entry.owner)
                 && let Some((stream, flags)) = entry.interest(brokers)
             {
                 polled.push(PollFd::from_borrowed_fd(stream.as_fd(), flags));
-                places.push(place);
+                indices.push(index);
             }
         }
-        polled.extend(self.lookups.as_ref().map(|lookups| PollFd::from_borrowed_fd(lookups.done(), PollFlags::IN)));
+        polled.extend(self.lookups.as_ref().map(|lookups| PollFd::from_borrowed_fd(lookups.bell(), PollFlags::IN)));
         polled.extend(self.bell.as_ref().map(|bell| PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN)));
         let wait = Timespec {
             tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(wait.subsec_nanos()),
         };
-        let is_any = matches!(poll(&mut polled, Some(&wait)), Ok(1..));
+        let had_events = matches!(poll(&mut polled, Some(&wait)), Ok(1..));
         let now = clock();
         self.read_at = Some(now);
-        if !is_any {
+        if !had_events {
             return false;
         }
-        let happened: Vec<PollFlags> = polled.iter().map(PollFd::revents).collect();
+        let events: Vec<PollFlags> = polled.iter().map(PollFd::revents).collect();
         drop(polled);
-        for (place, flags) in places.iter().zip(&happened).filter(|(_, flags)| !flags.is_empty()) {
-            if let Some(entry) = self.sockets.get_mut(*place)
+        for (index, flags) in indices.iter().zip(&events).filter(|(_, flags)| !flags.is_empty()) {
+            if let Some(entry) = self.sockets.get_mut(*index)
                 && let Some(brokers) = owner_mut(brokers, &entry.owner)
             {
-                entry.happened(*flags, self.tls.as_deref(), brokers, now);
-                if flags.contains(PollFlags::IN) && brokers.is_reached(entry.link) {
-                    match std::mem::replace(&mut entry.is_heard, true) {
+                entry.handle_events(*flags, self.tls.as_deref(), brokers, now);
+                if flags.contains(PollFlags::IN) && brokers.was_ready(entry.link) {
+                    match std::mem::replace(&mut entry.has_responded, true) {
                         true => self.contact.heard(),
                         false => self.contact.reached(&entry.address.to_string()),
                     }
                 }
             }
         }
-        let mut others = happened.iter().skip(places.len()).map(|flags| !flags.is_empty());
-        if self.lookups.is_some() && others.next() == Some(true) {
-            self.looked_up(brokers, now);
+        let mut other_events = events.iter().skip(indices.len()).map(|flags| !flags.is_empty());
+        if self.lookups.is_some() && other_events.next() == Some(true) {
+            self.handle_lookups(brokers, now);
         }
         if let Some(bell) = &mut self.bell
-            && others.next() == Some(true)
+            && other_events.next() == Some(true)
         {
             self.is_rung = true;
             while matches!(bell.read(&mut [0; 64]), Ok(1..)) {}
@@ -282,28 +284,31 @@ impl Edge {
         true
     }
 
-    /// Handles the names that were looked up.
-    fn looked_up(&mut self, brokers: &mut [&mut Brokers], now: Instant) {
+    /// Handles the results of name look-ups.
+    fn handle_lookups(&mut self, brokers: &mut [&mut Brokers], now: Instant) {
         let Some(lookups) = &mut self.lookups else { return };
-        for (address, found) in lookups.take() {
-            let turn = self.turns.get(&address).copied().unwrap_or(0);
+        for (address, result) in lookups.take_results() {
+            let open_failures = self.open_failures.get(&address).copied().unwrap_or(0);
             for entry in &mut self.sockets {
-                if !matches!(entry.socket, Socket::Named) || entry.address != address {
+                if !matches!(entry.socket, Socket::LookingUp) || entry.address != address {
                     continue;
                 }
                 let Some(brokers) = owner_mut(brokers, &entry.owner) else {
-                    // Its client is not driven in this call and misses the result: it times out and asks again.
+                    // The client is not driven in this call and misses the result: its attempt times out and is
+                    // repeated.
                     continue;
                 };
-                match &found {
+                match &result {
                     Ok(addresses) => {
                         let mut addresses = addresses.clone();
-                        let from = turn % addresses.len().max(1);
-                        addresses.rotate_left(from);
+                        let first = open_failures % addresses.len().max(1);
+                        addresses.rotate_left(first);
                         entry.socket = Socket::Opening(Opening::new(addresses, self.settings));
                         entry.advance(false, self.tls.as_deref(), brokers, now);
                     }
-                    Err(end) => entry.end(End { kind: end.kind, reason: end.reason.clone() }, brokers, now),
+                    Err(Failure { kind, reason }) => {
+                        entry.fail(Failure { kind: *kind, reason: reason.clone() }, brokers, now);
+                    }
                 }
             }
         }
@@ -311,11 +316,11 @@ impl Edge {
 }
 
 fn owner<'a>(brokers: &'a [&mut Brokers], owner: &Weak<()>) -> Option<&'a Brokers> {
-    brokers.iter().find(|brokers| brokers.is(owner)).map(|brokers| &**brokers)
+    brokers.iter().find(|brokers| brokers.is_identified_by(owner)).map(|brokers| &**brokers)
 }
 
 fn owner_mut<'a>(brokers: &'a mut [&mut Brokers], owner: &Weak<()>) -> Option<&'a mut Brokers> {
-    brokers.iter_mut().find(|brokers| brokers.is(owner)).map(|brokers| &mut **brokers)
+    brokers.iter_mut().find(|brokers| brokers.is_identified_by(owner)).map(|brokers| &mut **brokers)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the edge gives the time to the state machines")]

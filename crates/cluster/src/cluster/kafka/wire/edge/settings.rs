@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 /// Which of a broker's addresses are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Family {
-    /// All, in the order in which the system names them.
+    /// All addresses, in the order in which the system returns them.
     #[default]
     Any,
-    /// Only those of IPv4.
+    /// Only IPv4 addresses.
     V4,
-    /// Only those of IPv6.
+    /// Only IPv6 addresses.
     V6,
 }
 
@@ -18,13 +18,13 @@ impl Family {
     /// All families, by their names in `broker.address.family`.
     pub const NAMED: [(&'static str, Self); 3] = [("any", Self::Any), ("v4", Self::V4), ("v6", Self::V6)];
 
-    /// Its name.
+    /// The family's name in `broker.address.family`.
     pub(super) fn as_str(self) -> &'static str {
         Self::NAMED.iter().find(|(_, family)| *family == self).map_or("", |(name, _)| name)
     }
 
     /// Whether the family allows this address.
-    pub(super) fn has(self, address: &SocketAddr) -> bool {
+    pub(super) fn contains(self, address: &SocketAddr) -> bool {
         match self {
             Self::Any => true,
             Self::V4 => address.is_ipv4(),

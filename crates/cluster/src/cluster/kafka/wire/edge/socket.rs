@@ -1,4 +1,4 @@
-//! One connection's socket, and TLS on it.
+//! The socket of one connection, and TLS on it.
 
 use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -13,99 +13,99 @@ use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConfig, ClientConnection};
 
 use super::super::brokers::{Address, Brokers, Link, TroubleKind};
-use super::end::End;
+use super::failure::Failure;
 use super::settings::{Family, SocketSettings};
 use crate::cluster::Admitted;
 use crate::tls::Renewed;
 
-/// Reads in succession from one socket before others have their turn.
+/// The most reads in succession from one socket before other sockets are read.
 const READS_MAX: usize = 16;
-/// The most bytes that are read at once with TLS.
-const RAW_BYTES: usize = 64 << 10;
+/// The most encrypted bytes that are read at once with TLS.
+const ENCRYPTED_BYTES: usize = 64 << 10;
 
 /// The state of a connection.
 pub enum Socket {
-    /// The attempt is due later.
+    /// The attempt to open it waits for its time.
     Waiting(Admitted),
     /// Its name is being looked up.
-    Named,
-    /// Its addresses are being tried.
+    LookingUp,
+    /// Its addresses are attempted one after the other.
     Opening(Opening),
-    /// Connected.
-    Open(Box<Open>),
-    /// Its client knows that the connection is over.
-    Over,
+    /// The socket is connected.
+    Open(Box<OpenSocket>),
+    /// The connection has failed, and its client was notified.
+    Failed,
 }
 
-/// Addresses that are tried one after the other.
+/// An attempt to connect to addresses one after the other.
 pub struct Opening {
     stream: Option<TcpStream>,
-    rest: std::vec::IntoIter<SocketAddr>,
+    remaining: std::vec::IntoIter<SocketAddr>,
     keepalive: bool,
-    /// Why the last address failed.
-    failure: Option<String>,
+    /// Why the last address could not be connected to.
+    reason: Option<String>,
 }
 
-/// A connection, and TLS on it if configured.
-pub struct Open {
+/// A connected socket, and TLS on it if configured.
+pub struct OpenSocket {
     stream: TcpStream,
     tls: Option<ClientConnection>,
     /// The encrypted bytes of the last read.
-    raw: Vec<u8>,
+    encrypted: Vec<u8>,
     /// Whether the TLS handshake is complete, or TLS is not used.
-    is_begun: bool,
-    /// Whether the system accepted no more at the last write.
-    is_full: bool,
+    is_established: bool,
+    /// Whether the last write would have blocked.
+    is_write_blocked: bool,
 }
 
 impl Opening {
-    /// Tries these in order, except those of an unwanted family.
+    /// Attempts these addresses in order, except those that the configured family excludes.
     pub fn new(mut addresses: Vec<SocketAddr>, settings: SocketSettings) -> Self {
-        addresses.retain(|address| settings.family.has(address));
-        let failure = (settings.family != Family::Any)
+        addresses.retain(|address| settings.family.contains(address));
+        let reason = (settings.family != Family::Any)
             .then(|| format!("it has no address of the family {} (broker.address.family)", settings.family.as_str()));
-        Self { stream: None, rest: addresses.into_iter(), keepalive: settings.keepalive, failure }
+        Self { stream: None, remaining: addresses.into_iter(), keepalive: settings.keepalive, reason }
     }
 
-    /// Begins to connect to the next address.
-    fn next(&mut self) -> Result<(), End> {
+    /// Starts to connect to the next address.
+    fn start_next(&mut self) -> Result<(), Failure> {
         self.stream = None;
         loop {
-            let Some(address) = self.rest.next() else {
-                let why = self.failure.take().unwrap_or_else(|| "it has no address".to_owned());
-                return Err(End::passing(why));
+            let Some(address) = self.remaining.next() else {
+                let reason = self.reason.take().unwrap_or_else(|| "it has no address".to_owned());
+                return Err(Failure::temporary(reason));
             };
-            match begin(address, self.keepalive) {
+            match start_connecting(address, self.keepalive) {
                 Ok(stream) => {
                     self.stream = Some(stream);
                     return Ok(());
                 }
-                Err(error) => self.failure = Some(refusal(&error)),
+                Err(error) => self.reason = Some(connect_reason(&error)),
             }
         }
     }
 
-    /// Returns the stream once it is connected; after a failure, tries the next address. `is_over`: the system says
-    /// that this attempt has ended.
-    fn done(&mut self, is_over: bool) -> Result<Option<TcpStream>, End> {
-        let Some(stream) = &self.stream else { return self.next().map(|()| None) };
+    /// Returns the stream once it is connected; if the address failed, starts to connect to the next one. `has_ended`:
+    /// the system reports that this attempt has ended.
+    fn poll_connected(&mut self, has_ended: bool) -> Result<Option<TcpStream>, Failure> {
+        let Some(stream) = &self.stream else { return self.start_next().map(|()| None) };
         let outcome = stream.take_error().and_then(|error| error.map_or(Ok(()), Err));
         match outcome.and_then(|()| stream.peer_addr()) {
             Ok(_) => Ok(self.stream.take()),
-            Err(error) if error.kind() == ErrorKind::NotConnected && !is_over => Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotConnected && !has_ended => Ok(None),
             Err(error) => {
-                self.failure = Some(refusal(&error));
-                self.next().map(|()| None)
+                self.reason = Some(connect_reason(&error));
+                self.start_next().map(|()| None)
             }
         }
     }
 }
 
-fn refusal(error: &io::Error) -> String {
+fn connect_reason(error: &io::Error) -> String {
     format!("it did not accept a connection: {error}")
 }
 
-fn begin(address: SocketAddr, keepalive: bool) -> io::Result<TcpStream> {
+fn start_connecting(address: SocketAddr, keepalive: bool) -> io::Result<TcpStream> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
@@ -128,13 +128,13 @@ pub(super) struct Entry {
     pub link: Link,
     pub address: Address,
     pub socket: Socket,
-    /// Whether the broker has answered.
-    pub is_heard: bool,
+    /// Whether the broker has responded.
+    pub has_responded: bool,
 }
 
 impl Entry {
-    /// Whether the attempt is still to be made.
-    pub fn waits(&self) -> Option<Admitted> {
+    /// The admission for which the attempt still waits.
+    pub fn waiting(&self) -> Option<Admitted> {
         match self.socket {
             Socket::Waiting(admitted) => Some(admitted),
             _ => None,
@@ -144,19 +144,19 @@ impl Entry {
     /// The events to poll for.
     pub fn interest(&self, brokers: &Brokers) -> Option<(&TcpStream, PollFlags)> {
         match &self.socket {
-            Socket::Waiting(_) | Socket::Named | Socket::Over => None,
+            Socket::Waiting(_) | Socket::LookingUp | Socket::Failed => None,
             Socket::Opening(opening) => opening.stream.as_ref().map(|stream| (stream, PollFlags::OUT)),
             Socket::Open(open) => {
-                let writes = open.tls.as_ref().is_some_and(|tls| tls.wants_write())
-                    || (open.is_begun && brokers.has_output(self.link));
-                let out = if writes { PollFlags::OUT } else { PollFlags::empty() };
+                let wants_write = open.tls.as_ref().is_some_and(|tls| tls.wants_write())
+                    || (open.is_established && brokers.has_output(self.link));
+                let out = if wants_write { PollFlags::OUT } else { PollFlags::empty() };
                 Some((&open.stream, PollFlags::IN | out))
             }
         }
     }
 
     /// Handles the events that `poll` has returned.
-    pub fn happened(
+    pub fn handle_events(
         &mut self,
         flags: PollFlags,
         tls: Option<&Renewed<ClientConfig>>,
@@ -167,116 +167,128 @@ impl Entry {
             return self.advance(flags.intersects(PollFlags::HUP | PollFlags::ERR), tls, brokers, now);
         };
         if flags.contains(PollFlags::OUT) {
-            open.is_full = false;
+            open.is_write_blocked = false;
         }
         if flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
-            && let Err(mut end) = open.read(self.link, brokers, now)
+            && let Err(mut failure) = open.read(self.link, brokers, now)
         {
-            // Sends TLS's alert, which the broker may log.
+            // Sends the TLS alert, which the broker may log.
             let _ = open.flush();
-            if end.kind.is_none() && !open.is_begun {
-                end.reason.push_str("; perhaps it does not use TLS");
+            if failure.kind.is_none() && !open.is_established {
+                failure.reason.push_str("; perhaps it does not use TLS");
             }
-            self.end(end, brokers, now);
+            self.fail(failure, brokers, now);
         }
     }
 
-    /// Continues opening it, as far as possible. `is_over`: see [`Opening::done`].
-    pub fn advance(&mut self, is_over: bool, tls: Option<&Renewed<ClientConfig>>, brokers: &mut Brokers, now: Instant) {
+    /// Continues to open the connection, as far as possible. `has_ended`: see [`Opening::poll_connected`].
+    pub fn advance(
+        &mut self,
+        has_ended: bool,
+        tls: Option<&Renewed<ClientConfig>>,
+        brokers: &mut Brokers,
+        now: Instant,
+    ) {
         let Socket::Opening(opening) = &mut self.socket else { return };
         let opened = opening
-            .done(is_over)
-            .and_then(|stream| stream.map(|stream| Open::new(stream, tls, &self.address.host)).transpose());
+            .poll_connected(has_ended)
+            .and_then(|stream| stream.map(|stream| OpenSocket::new(stream, tls, &self.address.host)).transpose());
         match opened {
             Ok(None) => {}
             Ok(Some(open)) => {
-                if open.is_begun {
+                if open.is_established {
                     brokers.connected(self.link, now);
                 }
                 self.socket = Socket::Open(Box::new(open));
                 self.write(brokers, now);
             }
-            Err(end) => self.end(end, brokers, now),
+            Err(failure) => self.fail(failure, brokers, now),
         }
     }
 
-    /// Writes pending output, unless the system accepts no more.
+    /// Writes pending output, unless the last write would have blocked.
     pub fn write(&mut self, brokers: &mut Brokers, now: Instant) {
         let Socket::Open(open) = &mut self.socket else { return };
-        if !open.is_full
-            && let Err(end) = open.write(self.link, brokers, now)
+        if !open.is_write_blocked
+            && let Err(failure) = open.write(self.link, brokers, now)
         {
-            self.end(end, brokers, now);
+            self.fail(failure, brokers, now);
         }
     }
 
-    /// Tells its client that the connection is over.
-    pub fn end(&mut self, end: End, brokers: &mut Brokers, now: Instant) {
-        self.socket = Socket::Over;
-        match end.kind {
-            Some(kind) => brokers.refused(self.link, kind, &end.reason, now),
-            None => brokers.broke(self.link, &end.reason, now),
+    /// Reports the failure to the connection's client.
+    pub fn fail(&mut self, failure: Failure, brokers: &mut Brokers, now: Instant) {
+        self.socket = Socket::Failed;
+        match failure.kind {
+            Some(kind) => brokers.refused(self.link, kind, &failure.reason, now),
+            None => brokers.broke(self.link, &failure.reason, now),
         }
     }
 }
 
-impl Open {
-    fn new(stream: TcpStream, tls: Option<&Renewed<ClientConfig>>, host: &str) -> Result<Self, End> {
+impl OpenSocket {
+    fn new(stream: TcpStream, tls: Option<&Renewed<ClientConfig>>, host: &str) -> Result<Self, Failure> {
         let Some(config) = tls else {
-            return Ok(Self { stream, tls: None, raw: Vec::new(), is_begun: true, is_full: false });
+            return Ok(Self {
+                stream,
+                tls: None,
+                encrypted: Vec::new(),
+                is_established: true,
+                is_write_blocked: false,
+            });
         };
-        let unfit = |why: &dyn std::fmt::Display| End {
+        let unusable = |why: &dyn std::fmt::Display| Failure {
             kind: Some(TroubleKind::Certificate),
             reason: format!("TLS cannot be used with it: {why}"),
         };
-        let name = ServerName::try_from(host.trim_end_matches('.').to_owned()).map_err(|error| unfit(&error))?;
-        let config = config.now().map_err(|why| unfit(&why))?;
-        let tls = ClientConnection::new(config, name).map_err(|error| unfit(&error))?;
-        Ok(Self { stream, tls: Some(tls), raw: Vec::new(), is_begun: false, is_full: false })
+        let name = ServerName::try_from(host.trim_end_matches('.').to_owned()).map_err(|error| unusable(&error))?;
+        let config = config.now().map_err(|why| unusable(&why))?;
+        let tls = ClientConnection::new(config, name).map_err(|error| unusable(&error))?;
+        Ok(Self { stream, tls: Some(tls), encrypted: Vec::new(), is_established: false, is_write_blocked: false })
     }
 
-    fn read(&mut self, link: Link, brokers: &mut Brokers, now: Instant) -> Result<(), End> {
+    fn read(&mut self, link: Link, brokers: &mut Brokers, now: Instant) -> Result<(), Failure> {
         for _ in 0..READS_MAX {
-            let goes_on = match self.tls.is_some() {
+            let may_have_more = match self.tls.is_some() {
                 true => self.read_tls(link, brokers, now)?,
                 false => read_into(&mut self.stream, link, brokers, now)?,
             };
-            if !goes_on {
+            if !may_have_more {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Reads in large chunks, which rustls would not do by itself. Returns whether there may be more.
-    fn read_tls(&mut self, link: Link, brokers: &mut Brokers, now: Instant) -> Result<bool, End> {
+    /// Reads in large chunks, which rustls would not do by itself. Returns whether more bytes may be available.
+    fn read_tls(&mut self, link: Link, brokers: &mut Brokers, now: Instant) -> Result<bool, Failure> {
         let Some(tls) = &mut self.tls else { return Ok(false) };
-        if self.raw.is_empty() {
-            self.raw = vec![0; RAW_BYTES];
+        if self.encrypted.is_empty() {
+            self.encrypted = vec![0; ENCRYPTED_BYTES];
         }
-        let count = match self.stream.read(&mut self.raw) {
+        let count = match self.stream.read(&mut self.encrypted) {
             Ok(0) => return Err(closed()),
             Ok(count) => count,
-            Err(error) if is_passing(&error) => return Ok(false),
-            Err(error) => return Err(broken(&error)),
+            Err(error) if is_temporary(&error) => return Ok(false),
+            Err(error) => return Err(io_failure(&error)),
         };
-        let mut rest = self.raw.get(..count).unwrap_or_default();
-        while !rest.is_empty() && brokers.knows(link) {
-            tls.read_tls(&mut rest).map_err(|error| broken(&error))?;
-            tls.process_new_packets().map_err(|error| failed(&error))?;
-            if !self.is_begun && !tls.is_handshaking() {
-                self.is_begun = true;
+        let mut rest = self.encrypted.get(..count).unwrap_or_default();
+        while !rest.is_empty() && brokers.is_in_use(link) {
+            tls.read_tls(&mut rest).map_err(|error| io_failure(&error))?;
+            tls.process_new_packets().map_err(|error| tls_failure(&error))?;
+            if !self.is_established && !tls.is_handshaking() {
+                self.is_established = true;
                 brokers.connected(link, now);
             }
-            while self.is_begun && read_into(&mut tls.reader(), link, brokers, now)? {}
+            while self.is_established && read_into(&mut tls.reader(), link, brokers, now)? {}
         }
-        Ok(count == RAW_BYTES)
+        Ok(count == ENCRYPTED_BYTES)
     }
 
-    fn write(&mut self, link: Link, brokers: &mut Brokers, now: Instant) -> Result<(), End> {
+    fn write(&mut self, link: Link, brokers: &mut Brokers, now: Instant) -> Result<(), Failure> {
         loop {
             self.flush()?;
-            if self.is_full || !self.is_begun || !brokers.has_output(link) {
+            if self.is_write_blocked || !self.is_established || !brokers.has_output(link) {
                 return Ok(());
             }
             let mut slices: Vec<IoSlice<'_>> = Vec::new();
@@ -286,67 +298,67 @@ impl Open {
                 None => self.stream.write_vectored(&slices),
             };
             match written {
-                Ok(0) => return Err(End::passing("it accepts no more bytes")),
+                Ok(0) => return Err(Failure::temporary("it accepts no more bytes")),
                 Ok(count) => brokers.written(link, count, now),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if is_passing(&error) => self.is_full = true,
-                Err(error) => return Err(broken(&error)),
+                Err(error) if is_temporary(&error) => self.is_write_blocked = true,
+                Err(error) => return Err(io_failure(&error)),
             }
         }
     }
 
-    /// Writes the output that TLS has ready.
-    fn flush(&mut self) -> Result<(), End> {
+    /// Writes the pending output of TLS.
+    fn flush(&mut self) -> Result<(), Failure> {
         let Some(tls) = &mut self.tls else { return Ok(()) };
-        while tls.wants_write() && !self.is_full {
+        while tls.wants_write() && !self.is_write_blocked {
             match tls.write_tls(&mut self.stream) {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if is_passing(&error) => self.is_full = true,
-                Err(error) => return Err(broken(&error)),
+                Err(error) if is_temporary(&error) => self.is_write_blocked = true,
+                Err(error) => return Err(io_failure(&error)),
             }
         }
         Ok(())
     }
 }
 
-/// Reads once into the client's buffer. Returns whether there may be more.
-fn read_into(from: &mut impl io::Read, link: Link, brokers: &mut Brokers, now: Instant) -> Result<bool, End> {
-    let room = brokers.input(link);
-    if room.is_empty() {
-        // The client no longer uses this connection.
+/// Reads once into the client's buffer. Returns whether more bytes may be available.
+fn read_into(from: &mut impl io::Read, link: Link, brokers: &mut Brokers, now: Instant) -> Result<bool, Failure> {
+    let input = brokers.input(link);
+    if input.is_empty() {
+        // The connection is no longer in use.
         return Ok(false);
     }
-    let wanted = room.len();
-    match from.read(room) {
+    let capacity = input.len();
+    match from.read(input) {
         Ok(0) => Err(closed()),
         Ok(count) => {
             brokers.filled(link, count, now);
-            Ok(count == wanted)
+            Ok(count == capacity)
         }
-        Err(error) if is_passing(&error) => Ok(false),
-        Err(error) => Err(broken(&error)),
+        Err(error) if is_temporary(&error) => Ok(false),
+        Err(error) => Err(io_failure(&error)),
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-fn closed() -> End {
-    End::passing("it closed the connection")
+fn closed() -> Failure {
+    Failure::temporary("it closed the connection")
 }
 
-fn broken(error: &io::Error) -> End {
+fn io_failure(error: &io::Error) -> Failure {
     match error.kind() {
-        // TLS ended without a close_notify alert.
+        // The TLS session ended without a close_notify alert.
         ErrorKind::UnexpectedEof => closed(),
-        _ => End::passing(format!("the connection broke: {error}")),
+        _ => Failure::temporary(format!("the connection broke: {error}")),
     }
 }
 
 /// Classifies an error of TLS.
-fn failed(error: &rustls::Error) -> End {
+fn tls_failure(error: &rustls::Error) -> Failure {
     use AlertDescription as Alert;
     let kind = match error {
         rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => TroubleKind::Certificate,
@@ -364,9 +376,9 @@ fn failed(error: &rustls::Error) -> End {
         ) => TroubleKind::Certificate,
         rustls::Error::InvalidMessage(_) => {
             let reason = format!("it does not speak TLS as this client does: {error}");
-            return End { kind: Some(TroubleKind::Protocol), reason };
+            return Failure { kind: Some(TroubleKind::Protocol), reason };
         }
-        _ => return End::passing(format!("TLS failed: {error}")),
+        _ => return Failure::temporary(format!("TLS failed: {error}")),
     };
-    End { kind: Some(kind), reason: format!("TLS failed: {error}") }
+    Failure { kind: Some(kind), reason: format!("TLS failed: {error}") }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::super::connection::Body;
 use super::super::mistakes::{self, Mistake};
-use super::super::records::{self, Aborted, Batch, Batches, Codec, Rejected, Unpack, Unpacked};
+use super::super::records::{self, AbortedFilter, Batch, Batches, Codec, Unpack, UnpackError, Unpacked};
 use super::fetched::{Fetched, HeldBytes, place_in};
 
 /// The bytes of the responses that were not completely handed on.
@@ -51,10 +51,10 @@ impl Buffers {
 pub(super) struct Heads {
     /// The bytes of the complete batches.
     pub bytes: usize,
-    /// The offset and the epoch to go on from, if any batch reaches the wanted offset.
+    /// The offset and the epoch to continue from, if any batch reaches the wanted offset.
     pub next: Option<(i64, i32)>,
     /// The size of a last batch that is cut off; 0 if its length is cut off too.
-    pub started_bytes: Option<u64>,
+    pub cut_off_bytes: Option<u64>,
     /// What is wrong with the batch after the complete ones.
     pub error: Option<records::Error>,
 }
@@ -80,10 +80,10 @@ impl Heads {
                 }
             }
         }
-        let started = batches.started();
+        let started = batches.partial_batch();
         if !started.is_empty() {
             let length = started.get(8..12).and_then(|length| length.try_into().ok()).map(u32::from_be_bytes);
-            heads.started_bytes = Some(length.map_or(0, |length| u64::from(length) + 12));
+            heads.cut_off_bytes = Some(length.map_or(0, |length| u64::from(length) + 12));
         }
         if mistakes::is_on(Mistake::StartedBatchPassed)
             && let Some(delta) = started.get(23..27)
@@ -102,22 +102,22 @@ pub(super) struct Chunk {
     pub body: Arc<Body>,
     /// The part of the body with the batches that were not passed yet.
     pub range: Range<usize>,
-    pub aborted: Aborted,
+    pub aborted: AbortedFilter,
     /// The partition's next offset after the chunk.
     pub end: i64,
     /// The epoch of what is before `end`.
     pub end_epoch: Option<i32>,
     /// The first batch, while it is being handed on.
-    pub open: Option<Open>,
+    pub open_batch: Option<OpenBatch>,
 }
 
 /// A batch that is being handed on.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenBatch {
     held: HeldBytes,
     /// The part of `held` with the records that were not handed on yet, and how many there are.
     rest: Range<usize>,
-    left: usize,
+    records_left: usize,
     /// The lowest offset that the first of them can have.
     next_offset: i64,
 }
@@ -192,33 +192,38 @@ impl Chunk {
         cursor: &mut Cursor,
         handover: &mut Handover<'_>,
     ) -> Result<(), Halt> {
-        if self.open.is_none() {
-            self.open = self.open(batch, cursor.position, handover)?;
+        if self.open_batch.is_none() {
+            self.open_batch = self.open_next_batch(batch, cursor.position, handover)?;
         }
-        let Some(open) = &mut self.open else { return Ok(()) };
+        let Some(open) = &mut self.open_batch else { return Ok(()) };
         handover.into.add_batch_part(handover.partition, batch.leader_epoch, open.held.clone());
         let bytes = open.held.as_slice();
         let rest = bytes.get(open.rest.clone()).unwrap_or_default();
-        for record in batch.records_from(rest, open.left, open.next_offset) {
+        for record in batch.records_from(rest, open.records_left, open.next_offset) {
             if handover.into.len() >= handover.records_max {
                 return Err(Halt::Full);
             }
             let record = record.map_err(Halt::Damaged)?;
             open.rest.start = place_in(bytes, record.tail) + record.tail.len();
-            open.left = open.left.saturating_sub(1);
+            open.records_left = open.records_left.saturating_sub(1);
             open.next_offset = record.offset.saturating_add(1);
             if record.offset >= cursor.position {
                 handover.into.add(bytes, &record);
                 cursor.position = record.offset.saturating_add(1);
             }
         }
-        self.open = None;
+        self.open_batch = None;
         Ok(())
     }
 
     /// Opens the first batch. `None` if none of it is for readers, or all of it is below the position; its effect on
     /// transactions counts even then.
-    fn open(&mut self, batch: &Batch<'_>, position: i64, handover: &mut Handover<'_>) -> Result<Option<Open>, Halt> {
+    fn open_next_batch(
+        &mut self,
+        batch: &Batch<'_>,
+        position: i64,
+        handover: &mut Handover<'_>,
+    ) -> Result<Option<OpenBatch>, Halt> {
         if handover.checks {
             batch.check().map_err(Halt::Damaged)?;
         }
@@ -236,9 +241,9 @@ impl Chunk {
             }
             codec => {
                 let unpacked = handover.unpack.unpack(codec, batch.payload()).map_err(|rejected| match rejected {
-                    Rejected::TooLarge => Halt::TooLarge,
-                    Rejected::NoRoom => Halt::NoRoom,
-                    Rejected::Damaged => Halt::Damaged(records::Error::Damaged("it cannot be unpacked")),
+                    UnpackError::TooLarge => Halt::TooLarge,
+                    UnpackError::NoRoom => Halt::NoRoom,
+                    UnpackError::Damaged => Halt::Damaged(records::Error::Damaged("it cannot be unpacked")),
                 })?;
                 let rest = 0..unpacked.len();
                 (HeldBytes::Unpacked(Arc::new(unpacked)), rest)
@@ -249,7 +254,7 @@ impl Chunk {
             return Err(Halt::TooLarge);
         }
         let left = usize::try_from(batch.count).unwrap_or(0);
-        Ok(Some(Open { held, rest, left, next_offset: batch.base_offset }))
+        Ok(Some(OpenBatch { held, rest, records_left: left, next_offset: batch.base_offset }))
     }
 }
 

@@ -16,7 +16,7 @@ use kafka_protocol::protocol::{Encodable, StrBytes};
 use super::super::brokers::{Brokers, Use};
 use super::super::connection::fields::Fields;
 use super::super::connection::{Body, Request};
-use super::node::{AskedEpochs, Underway};
+use super::node::{AskedEpochs, PendingRequest};
 use super::{Fetcher, Phase, Trouble};
 
 const API_KEY: i16 = 23;
@@ -29,14 +29,14 @@ const TOPIC_BYTES_MIN: usize = 2;
 const PARTITION_BYTES_MIN: usize = 18;
 /// Not a replica (`OffsetForLeaderEpochRequest.CONSUMER_REPLICA_ID`).
 const CONSUMER: i32 = -1;
-/// The refusal code noted when a leader does not know an epoch or does not answer (Kafka has no such code).
+/// The refusal code noted when a leader does not know an epoch or does not respond (Kafka has no such code).
 const UNKNOWN: i16 = 0;
 
 impl Fetcher {
-    /// Asks a broker for the ends of these partitions' epochs, unless such a request is under way.
+    /// Asks a broker for the ends of these partitions' epochs, unless such a request is pending.
     pub(super) fn ask_epochs(&mut self, id: i32, unchecked: &[u32], brokers: &mut Brokers, now: Instant) {
         let Some(node) = self.nodes.get_mut(&id).filter(|node| !node.has_epoch_request) else { return };
-        let Some(versions) = brokers.ready(id, Use::Control, now) else {
+        let Some(versions) = brokers.ensure_ready(id, Use::Control, now) else {
             self.note_unready(id, brokers, now);
             return;
         };
@@ -53,7 +53,7 @@ impl Fetcher {
         for id in unchecked {
             let Some(slot) = self.slots.get(id) else { continue };
             let (Some(epoch), Some(leader)) = (slot.next_epoch, slot.leader) else { continue };
-            asked.insert(*id, (slot.turn, slot.next, epoch));
+            asked.insert(*id, (slot.turn, slot.next_offset, epoch));
             let name = TopicName(StrBytes::from_string(slot.name.topic.to_string()));
             if request.topics.last().is_none_or(|last| last.topic != name) {
                 request.topics.push(OffsetForLeaderTopic::default().with_topic(name));
@@ -74,7 +74,7 @@ impl Fetcher {
         node.unready_since = None;
         let request = Request { api_key: API_KEY, version, body: bytes.to_vec().into() };
         let request_id = brokers.send(id, Use::Control, request, self.settings.request_timeout, now);
-        self.underway.insert(request_id, Underway::Epochs { node: id, asked });
+        self.pending_requests.insert(request_id, PendingRequest::Epochs { node: id, asked });
     }
 
     /// Asks again about these partitions' epochs after a back-off.
@@ -102,8 +102,8 @@ impl Fetcher {
             let Some((turn, offset, epoch)) = unanswered.remove(&id) else { continue };
             let new_turn = self.next_turn();
             let Some(slot) = self.slots.get_mut(&id) else { continue };
-            // The answer is stale if another turn has begun; within a turn nothing is fetched before this check.
-            if (slot.turn, slot.next, slot.phase) != (turn, offset, Phase::Reading) {
+            // The response is stale if another turn has begun; within a turn nothing is fetched before this check.
+            if (slot.turn, slot.next_offset, slot.phase) != (turn, offset, Phase::Reading) {
                 continue;
             }
             if end.error_code != 0 {
@@ -114,7 +114,7 @@ impl Fetcher {
                 if now.duration_since(since) >= self.settings.unknown_epoch_wait {
                     slot.fail(Trouble::UnknownEpoch { offset, epoch });
                 }
-                brokers.doubt(&slot.name.topic, slot.name.partition, slot.leader, now);
+                brokers.doubt_leader(&slot.name.topic, slot.name.partition, slot.leader, now);
             } else if end.end_offset < offset {
                 slot.note_epoch_end(end.end_offset, new_turn, &mut self.buffers);
             } else {

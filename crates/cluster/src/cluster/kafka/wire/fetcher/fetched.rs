@@ -36,7 +36,7 @@ struct BatchPart {
 
 /// Where a record is. Each pair is a start, counted from the beginning of its batch part's `held`, and a length.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RecordPlace {
     batch_part: u32,
     offset: i64,
     timestamp: i64,
@@ -47,7 +47,7 @@ struct Place {
     tail: (u32, u32),
 }
 
-/// A length that stands for null.
+/// The length that means null.
 const NULL: u32 = u32::MAX;
 
 /// Consecutive offsets that were passed in one leader's epoch: records, aborted records, markers and gaps.
@@ -68,7 +68,7 @@ pub struct Passed {
 pub struct Fetched {
     partitions: Vec<TopicPartition>,
     batch_parts: Vec<BatchPart>,
-    places: Vec<Place>,
+    places: Vec<RecordPlace>,
     passed: Vec<Passed>,
     /// Whether any record has headers.
     has_headers: bool,
@@ -143,7 +143,7 @@ impl Fetched {
         &self.passed
     }
 
-    /// Releases everything. Buffers that nobody else holds go to `spare`.
+    /// Releases everything. Buffers without other owners are moved to `spare`.
     pub(super) fn release(&mut self, spare: &mut Vec<Vec<u8>>) {
         for part in self.batch_parts.drain(..) {
             if let HeldBytes::Response(body) = part.held
@@ -174,7 +174,7 @@ impl Fetched {
         let place = |part: &[u8]| (place_in(bytes, part) as u32, part.len() as u32);
         let part = |part: Option<&[u8]>| part.map_or((0, NULL), place);
         self.has_headers |= record.header_count > 0;
-        self.places.push(Place {
+        self.places.push(RecordPlace {
             batch_part: self.batch_parts.len() as u32 - 1,
             offset: record.offset,
             timestamp: record.timestamp,

@@ -5,9 +5,9 @@
 //! [`Fetcher::take`] hands on what was fetched: the responses' own buffers, and where in them the records are.
 //!
 //! - `slot`: a partition: its offsets, what is buffered, its trouble
-//! - `node`: a broker: its session, and the requests under way
-//! - `requests`: which requests to send; `answers`: responses; `epochs`: whether a partition still holds what was read
-//!   from it (KIP-320)
+//! - `node`: a broker: its session, and its pending requests
+//! - `requests`: which requests to send; `responses`: handles responses; `epochs`: whether a partition still holds the
+//!   records that were read from it (KIP-320)
 //! - `chunk`: a partition's part of a response, and how it is handed on; `fetched`: what is handed on
 //! - `settings`, `trouble`
 //!
@@ -19,7 +19,7 @@
 //!   are dropped.
 //! - If the epoch of the last batch is known, nothing is fetched from a leader before it has confirmed that it holds
 //!   what was read so far (or lacks that request: see `epochs`). Every request names the leader's epoch, so that no
-//!   other leader answers.
+//!   other leader responds.
 //! - At most [`FetchSettings::buffered_bytes_max`] bytes and one response from each broker are buffered.
 //!
 //! **A gap at the end.** If compaction has removed the records just before the last stable offset, no later batch
@@ -42,12 +42,12 @@ use super::brokers::{Brokers, Leader, RequestId};
 use super::records::Unpack;
 use crate::record::TopicPartition;
 
-mod answers;
 mod chunk;
 mod epochs;
 mod fetched;
 mod node;
 mod requests;
+mod responses;
 mod settings;
 mod slot;
 #[cfg(test)]
@@ -56,7 +56,7 @@ mod trouble;
 
 use chunk::Buffers;
 pub use fetched::{Fetched, Passed};
-use node::{Node, Underway};
+use node::{Node, PendingRequest};
 pub use settings::{CONFIRMED_AFTER, FetchSettings};
 use slot::{Phase, Slot};
 pub use trouble::Trouble;
@@ -80,7 +80,7 @@ pub struct Fetcher {
     /// The number of the last turn.
     turns: u64,
     nodes: BTreeMap<i32, Node>,
-    underway: HashMap<RequestId, Underway>,
+    pending_requests: HashMap<RequestId, PendingRequest>,
     buffers: Buffers,
     /// Slots with something to hand on, the next first.
     ready: VecDeque<u32>,
@@ -108,7 +108,7 @@ impl Fetcher {
             next_slot: 0,
             turns: 0,
             nodes: BTreeMap::new(),
-            underway: HashMap::new(),
+            pending_requests: HashMap::new(),
             buffers: Buffers::default(),
             ready: VecDeque::new(),
             unwatched: Vec::new(),
@@ -279,7 +279,7 @@ impl Fetcher {
         self.slot(partition)?.reported.map(|reported| reported.high)
     }
 
-    /// When the broker whose session the partition is in last answered a fetch; `None` if it has not, and while the
+    /// When the broker whose session the partition is in last responded to a fetch; `None` if it has not, and while the
     /// partition is in no session.
     pub fn last_response_at(&self, partition: &TopicPartition) -> Option<Instant> {
         let id = self.names.get(&partition.topic)?.get(&partition.partition)?;
@@ -297,8 +297,8 @@ impl Fetcher {
     }
 
     /// The error code with which a partition's requests are refused, and since when; `None` once one has succeeded.
-    pub fn refused(&self, partition: &TopicPartition) -> Option<(Instant, i16)> {
-        self.slot(partition)?.refused
+    pub fn refusal(&self, partition: &TopicPartition) -> Option<(Instant, i16)> {
+        self.slot(partition)?.refusal
     }
 
     /// The bytes of the responses that were not completely handed on.

@@ -1,4 +1,4 @@
-//! A broker as the fetcher sees it: its fetch session (KIP-227), and the requests under way to it.
+//! A broker as the fetcher sees it: its fetch session (KIP-227), and its pending requests.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -32,9 +32,9 @@ pub(super) type AskedEpochs = BTreeMap<u32, (u64, i64, i32)>;
 /// The targets of a fetch, by slot.
 pub(super) type Targets = BTreeMap<u32, Target>;
 
-/// A request that is under way.
+/// A request that has no response yet.
 #[derive(Debug)]
-pub(super) enum Underway {
+pub(super) enum PendingRequest {
     /// A fetch in the broker's session.
     Fetch { node: i32, session: Session, asked_at: Instant },
     /// A fetch of one partition, outside the session, from the wanted offset or from a probed one.
@@ -50,9 +50,9 @@ pub(super) struct Node {
     pub session: Session,
     /// What the broker's session holds, as far as it is known.
     pub targets: Targets,
-    /// Since when a fetch has been under way.
+    /// Since when a fetch has been pending.
     pub fetching_since: Option<Instant>,
-    /// Whether a request for the ends of epochs is under way.
+    /// Whether a request for the ends of epochs is pending.
     pub has_epoch_request: bool,
     /// When the next fetch may be sent.
     pub retry_at: Option<Instant>,

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use super::super::brokers::{Brokers, Use};
 use super::super::code::{TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION};
 use super::super::connection::Request;
-use super::super::messages::fetch::{self, Limits, Session, Wanted};
+use super::super::messages::fetch::{self, FetchPartition, Limits, Session};
 use super::super::mistakes::{self, Mistake};
-use super::node::{Node, Target, Targets, Underway};
+use super::node::{Node, PendingRequest, Target, Targets};
 use super::slot::Slot;
 use super::{Fetcher, Phase, Trouble};
 
@@ -107,18 +107,18 @@ impl Fetcher {
             _ => return,
         };
         slot.back_off(code, &self.settings, now);
-        let lasted = slot.refused.map_or(Duration::ZERO, |(since, _)| now.duration_since(since));
+        let lasted = slot.refusal.map_or(Duration::ZERO, |(since, _)| now.duration_since(since));
         match code {
             TOPIC_AUTHORIZATION_FAILED if lasted >= DENIED_WAIT => slot.fail(Trouble::Denied),
             UNKNOWN_TOPIC_OR_PARTITION if lasted >= self.settings.missing_wait => slot.fail(Trouble::Missing),
             _ => {}
         }
-        brokers.doubt(&slot.name.topic, slot.name.partition, None, now);
+        brokers.doubt_leader(&slot.name.topic, slot.name.partition, None, now);
         let retry_at = slot.retry_at;
         retry_at.into_iter().for_each(|at| self.wake_at(at));
     }
 
-    /// Fetches `wanted` from a broker, unless a fetch is under way there. `alone`: the partition to request first, on
+    /// Fetches `wanted` from a broker, unless a fetch from it is pending. `alone`: the partition to request first, on
     /// its own.
     fn fetch(&mut self, id: i32, wanted: Vec<u32>, alone: Option<u32>, brokers: &mut Brokers, now: Instant) {
         let Some(node) = self.nodes.get_mut(&id).filter(|node| node.fetching_since.is_none()) else { return };
@@ -126,7 +126,7 @@ impl Fetcher {
             self.wake_at(at);
             return;
         }
-        let Some(versions) = brokers.ready(id, Use::Fetch, now) else {
+        let Some(versions) = brokers.ensure_ready(id, Use::Fetch, now) else {
             self.note_unready(id, brokers, now);
             return;
         };
@@ -145,11 +145,17 @@ impl Fetcher {
         let request = Request { api_key: fetch::API_KEY, version: fetch::VERSION, body: body.into() };
         let timeout = wait + self.settings.request_timeout;
         let request_id = brokers.send(id, Use::Fetch, request, timeout, now);
-        self.underway.insert(request_id, underway);
+        self.pending_requests.insert(request_id, underway);
     }
 
     /// Writes a request for one partition, outside the session: its response shows whether there are records.
-    fn fetch_alone(&mut self, node: i32, id: u32, buffer: Vec<u8>, asked_at: Instant) -> (Underway, Vec<u8>, Duration) {
+    fn fetch_alone(
+        &mut self,
+        node: i32,
+        id: u32,
+        buffer: Vec<u8>,
+        asked_at: Instant,
+    ) -> (PendingRequest, Vec<u8>, Duration) {
         let mut targets = Targets::new();
         let mut limits = self.limits();
         limits.max_wait_ms = 0;
@@ -163,10 +169,10 @@ impl Fetcher {
         let mut request = fetch::Request::new(buffer, limits, Session::NONE);
         if let Some(target) = target {
             let offset = probed.unwrap_or(target.offset);
-            request.want(&target.name.topic, Wanted { offset, ..wanted(&target) });
+            request.want(&target.name.topic, FetchPartition { offset, ..wanted(&target) });
             targets.insert(id, target);
         }
-        (Underway::Alone { node, targets, probed, asked_at }, request.finish(), Duration::ZERO)
+        (PendingRequest::Alone { node, targets, probed, asked_at }, request.finish(), Duration::ZERO)
     }
 
     /// Writes the next request of a session: what has changed since the last one, or everything if it is the first.
@@ -176,7 +182,7 @@ impl Fetcher {
         mut ids: Vec<u32>,
         buffer: Vec<u8>,
         asked_at: Instant,
-    ) -> (Underway, Vec<u8>, Duration) {
+    ) -> (PendingRequest, Vec<u8>, Duration) {
         let mut limits = self.limits();
         let Self { nodes, slots, settings, .. } = self;
         let node = nodes.entry(id).or_insert_with(Node::new);
@@ -204,7 +210,7 @@ impl Fetcher {
             }
         }
         node.targets = targets;
-        (Underway::Fetch { node: id, session: node.session, asked_at }, request.finish(), settings.max_wait)
+        (PendingRequest::Fetch { node: id, session: node.session, asked_at }, request.finish(), settings.max_wait)
     }
 
     fn limits(&self) -> Limits {
@@ -227,7 +233,7 @@ impl Fetcher {
     pub(super) fn doubt_all(&mut self, node: i32, brokers: &mut Brokers, now: Instant) {
         for slot in self.slots.values().filter(|slot| slot.phase == Phase::Reading) {
             if slot.leader.is_some_and(|leader| leader.node == node) {
-                brokers.doubt(&slot.name.topic, slot.name.partition, slot.leader, now);
+                brokers.doubt_leader(&slot.name.topic, slot.name.partition, slot.leader, now);
             }
         }
     }
@@ -246,11 +252,11 @@ impl Fetcher {
 fn target(slot: &Slot) -> Option<Target> {
     let leader_epoch = if mistakes::is_on(Mistake::LeaderEpochIgnored) { -1 } else { slot.leader?.epoch };
     let name = slot.name.clone();
-    Some(Target { name, turn: slot.turn, offset: slot.next, leader_epoch, bytes_max: slot.bytes_max })
+    Some(Target { name, turn: slot.turn, offset: slot.next_offset, leader_epoch, bytes_max: slot.bytes_max })
 }
 
-fn wanted(target: &Target) -> Wanted {
-    Wanted {
+fn wanted(target: &Target) -> FetchPartition {
+    FetchPartition {
         partition: target.name.partition,
         leader_epoch: target.leader_epoch,
         offset: target.offset,

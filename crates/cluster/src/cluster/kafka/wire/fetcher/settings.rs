@@ -11,7 +11,7 @@ pub const CONFIRMED_AFTER: Duration = Duration::from_secs(1);
 pub struct FetchSettings {
     /// How long a broker waits for `min_bytes` (`fetch.max.wait.ms`).
     pub max_wait: Duration,
-    /// The bytes with which a broker answers at once (`fetch.min.bytes`).
+    /// The bytes with which a broker responds at once (`fetch.min.bytes`).
     pub min_bytes: i32,
     /// The most bytes in a response (`fetch.max.bytes`); more only if the first batch is larger.
     pub max_bytes: i32,
@@ -30,11 +30,11 @@ pub struct FetchSettings {
     pub request_timeout: Duration,
     /// How long to wait after the first error of a partition or a broker; doubled with each further one.
     pub backoff: Duration,
-    /// The longest such wait.
+    /// The longest wait after an error.
     pub backoff_max: Duration,
     /// How long a topic may be unknown: brokers learn about a new one at different times.
     pub missing_wait: Duration,
-    /// How long leaders may answer that they do not know an epoch: a replaced leader that has not noticed yet does not
+    /// How long leaders may respond that they do not know an epoch: a replaced leader that has not noticed yet does not
     /// know a newer one.
     pub unknown_epoch_wait: Duration,
 }

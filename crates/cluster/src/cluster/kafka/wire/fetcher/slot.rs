@@ -57,7 +57,7 @@ pub(super) struct Slot {
     pub position: i64,
     pub position_epoch: Option<i32>,
     /// The offset after everything fetched, and the epoch of what is before it.
-    pub next: i64,
+    pub next_offset: i64,
     pub next_epoch: Option<i32>,
     /// The leader of this turn.
     pub leader: Option<Leader>,
@@ -75,7 +75,7 @@ pub(super) struct Slot {
     pub retry_at: Option<Instant>,
     failures: u32,
     /// The error code that requests for the partition are refused with, and since when.
-    pub refused: Option<(Instant, i16)>,
+    pub refusal: Option<(Instant, i16)>,
     /// When the partition is to be requested alone.
     pub alone_at: Option<Instant>,
     suspected_gap: Option<SuspectedGap>,
@@ -96,7 +96,7 @@ impl Slot {
             phase: Phase::Paused,
             position: 0,
             position_epoch: None,
-            next: 0,
+            next_offset: 0,
             next_epoch: None,
             leader: None,
             is_checked: false,
@@ -107,7 +107,7 @@ impl Slot {
             bytes_max,
             retry_at: None,
             failures: 0,
-            refused: None,
+            refusal: None,
             alone_at: None,
             suspected_gap: None,
             passed_gap: None,
@@ -123,7 +123,7 @@ impl Slot {
         }
         (self.position, self.position_epoch) = (offset, epoch_before);
         self.phase = Phase::Reading;
-        (self.retry_at, self.failures, self.refused) = (None, 0, None);
+        (self.retry_at, self.failures, self.refusal) = (None, 0, None);
         (self.unknown_since, self.damaged) = (None, None);
         self.rewind(turn);
     }
@@ -137,7 +137,7 @@ impl Slot {
 
     /// Begins a turn at the position, with nothing buffered.
     fn rewind(&mut self, turn: u64) {
-        (self.next, self.next_epoch, self.passed_gap) = (self.position, self.position_epoch, None);
+        (self.next_offset, self.next_epoch, self.passed_gap) = (self.position, self.position_epoch, None);
         self.begin(turn, None);
     }
 
@@ -179,13 +179,13 @@ impl Slot {
     pub fn back_off(&mut self, code: i16, settings: &FetchSettings, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         self.retry_at = Some(now + settings.backoff_after(self.failures));
-        let since = self.refused.filter(|(_, before)| *before == code).map_or(now, |(since, _)| since);
-        self.refused = Some((since, code));
+        let since = self.refusal.filter(|(_, before)| *before == code).map_or(now, |(since, _)| since);
+        self.refusal = Some((since, code));
     }
 
     /// A request for the partition has succeeded.
     pub fn succeed(&mut self) {
-        (self.retry_at, self.failures, self.refused) = (None, 0, None);
+        (self.retry_at, self.failures, self.refusal) = (None, 0, None);
     }
 
     /// A batch at `offset` could not be read. It is refetched a limited number of times if that may help.
@@ -209,7 +209,7 @@ impl Slot {
     /// is truncated.
     pub fn note_epoch_end(&mut self, end: i64, turn: u64, buffers: &mut Buffers) {
         if !self.can_hand_on() {
-            self.fail(Trouble::Truncated { offset: self.next, end });
+            self.fail(Trouble::Truncated { offset: self.next_offset, end });
         } else {
             let leader = self.leader;
             self.drop_chunks(buffers);
@@ -220,7 +220,7 @@ impl Slot {
 
     /// Buffers a fetched chunk.
     pub fn add(&mut self, chunk: Chunk) {
-        (self.next, self.next_epoch) = (chunk.end, chunk.end_epoch);
+        (self.next_offset, self.next_epoch) = (chunk.end, chunk.end_epoch);
         self.buffered += chunk.range.len();
         self.chunks.push_back(chunk);
         (self.suspected_gap, self.alone_at) = (None, None);
@@ -228,7 +228,7 @@ impl Slot {
 
     /// Notes that the leader returned no records between `next` and the last stable offset, or, if an offset was
     /// `probed`, no record there. `asked_at`: when the request was sent. `next` moves to the end of the gap only after
-    /// the leader has repeated this for a request sent at least [`CONFIRMED_AFTER`] later (an answer to an earlier
+    /// the leader has repeated this for a request sent at least [`CONFIRMED_AFTER`] later (a response to an earlier
     /// request may be delayed), and the probe of the gap's last offset has found no record.
     pub fn note_gap(&mut self, probed: Option<i64>, asked_at: Instant, now: Instant) {
         let (Some(reported), Some(leader)) = (self.reported, self.leader) else { return };
@@ -242,7 +242,7 @@ impl Slot {
         }
         let end = end.min(reported.stable);
         let confirmed_at = gap.since + CONFIRMED_AFTER;
-        if end <= self.next {
+        if end <= self.next_offset {
             (self.suspected_gap, self.alone_at) = (None, None);
         } else if probed.is_some() || mistakes::is_on(Mistake::EmptinessBelieved) {
             self.pass_over(end, Some(leader.epoch).filter(|epoch| *epoch >= 0));
@@ -263,35 +263,37 @@ impl Slot {
     /// The probe has found a record in what the leader says is a gap.
     pub fn note_record_in_gap(&mut self, settings: &FetchSettings, now: Instant) {
         (self.suspected_gap, self.alone_at) = (None, None);
-        self.refetch(self.next, Trouble::Inconsistent { offset: self.next }, settings, now);
+        self.refetch(self.next_offset, Trouble::Inconsistent { offset: self.next_offset }, settings, now);
     }
 
     /// Passes over a gap that a leader of this epoch reports. From its end on this epoch is compared: that of the last
     /// batch may have ended before, and the partition would seem to be truncated.
     fn pass_over(&mut self, end: i64, epoch: Option<i32>) {
-        (self.next, self.next_epoch) = (end, epoch.or(self.next_epoch));
+        (self.next_offset, self.next_epoch) = (end, epoch.or(self.next_epoch));
         match self.chunks.back_mut() {
-            Some(last) => (last.end, last.end_epoch) = (self.next, self.next_epoch),
-            None => self.passed_gap = Some((self.next, self.next_epoch)),
+            Some(last) => (last.end, last.end_epoch) = (self.next_offset, self.next_epoch),
+            None => self.passed_gap = Some((self.next_offset, self.next_epoch)),
         }
     }
 
     /// Requests the partition alone at `alone_at` if it may have records: a response has left it out.
     pub fn note_left_out(&mut self, alone_at: Instant) {
-        if self.reported.is_some_and(|reported| reported.stable > self.next) {
+        if self.reported.is_some_and(|reported| reported.stable > self.next_offset) {
             self.alone_at.get_or_insert(alone_at);
         }
     }
 
     /// Whether a leader has said that records follow those fetched, and nothing keeps it from returning them.
     pub fn has_more(&self) -> bool {
-        let is_readable = self.phase == Phase::Reading && self.is_checked && self.refused.is_none();
-        is_readable && self.suspected_gap.is_none() && self.reported.is_some_and(|reported| reported.stable > self.next)
+        let is_readable = self.phase == Phase::Reading && self.is_checked && self.refusal.is_none();
+        is_readable
+            && self.suspected_gap.is_none()
+            && self.reported.is_some_and(|reported| reported.stable > self.next_offset)
     }
 
     /// Whether `target` asked for what is wanted now.
     pub fn is_wanted_by(&self, target: Option<&Target>) -> bool {
-        target.is_some_and(|target| (target.turn, target.offset) == (self.turn, self.next))
+        target.is_some_and(|target| (target.turn, target.offset) == (self.turn, self.next_offset))
     }
 
     /// Whether there is anything to hand on.

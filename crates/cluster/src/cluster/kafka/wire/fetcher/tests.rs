@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::super::brokers::Leader;
 use super::super::messages::fetch::Session;
-use super::super::records::{BatchBuilder, Codec, Error, Packer, SealAs};
+use super::super::records::{BatchBuilder, BatchProducer, Codec, Error, Packer};
 use super::chunk::{Buffers, Heads};
 use super::node::{Node, Target};
 use super::slot::{Reported, Slot};
@@ -17,7 +17,7 @@ fn batch(base: i64, count: i64) -> Vec<u8> {
     for _ in 0..count {
         builder.push(1, Some(b"key"), Some(&[7; 20]), Headers::default()).unwrap();
     }
-    let seal = SealAs { producer_id: -1, producer_epoch: -1, base_sequence: -1, transactional: false };
+    let seal = BatchProducer { producer_id: -1, producer_epoch: -1, base_sequence: -1, transactional: false };
     let mut bytes = builder.seal(seal, &mut Packer::new(Codec::None, None).unwrap());
     bytes[..8].copy_from_slice(&base.to_be_bytes());
     bytes[12..16].copy_from_slice(&4_i32.to_be_bytes());
@@ -38,9 +38,9 @@ fn heads_count_only_complete_batches() {
         assert_eq!((heads.bytes, heads.next), (bytes, next), "{length} bytes");
         assert!(heads.error.is_none());
         let is_started = length != 0 && length != first.len() && length != both.len();
-        assert_eq!(heads.started_bytes.is_some(), is_started, "{length} bytes");
+        assert_eq!(heads.cut_off_bytes.is_some(), is_started, "{length} bytes");
         if (12..first.len()).contains(&length) {
-            assert_eq!(heads.started_bytes, Some(first.len() as u64));
+            assert_eq!(heads.cut_off_bytes, Some(first.len() as u64));
         }
     }
     // All of it is below the wanted offset.
@@ -82,14 +82,14 @@ fn empty_response_says_nothing_about_offsets_beyond_its_last_stable_one() {
     slot.note_gap(None, began, began);
     let later = began + CONFIRMED_AFTER;
     slot.note_gap(None, later, later);
-    assert_eq!((slot.probe(), slot.next), (Some(7), 0));
+    assert_eq!((slot.probe(), slot.next_offset), (Some(7), 0));
     // A former leader is back, with fewer records.
     say(&mut slot, 5);
     slot.note_gap(Some(7), later, later);
-    assert_eq!((slot.probe(), slot.next), (None, 0));
+    assert_eq!((slot.probe(), slot.next_offset), (None, 0));
     say(&mut slot, 8);
     slot.note_gap(Some(7), later, later);
-    assert_eq!((slot.probe(), slot.next), (None, 8));
+    assert_eq!((slot.probe(), slot.next_offset), (None, 8));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! client  n,,^Aauth=Bearer TOKEN^Akey=value^A^A
-//! broker  nothing                                  the login is complete
-//!      or {"status":"invalid_token", …}            it is refused
+//! broker  (empty)                                  the login is complete
+//!      or {"status":"invalid_token", …}            the login is refused
 //! client  ^A
 //! broker  an error
 //! ```
@@ -13,7 +13,7 @@
 use super::error::LoginError;
 use super::token::Token;
 
-/// Ends each part of the client's message, and is the whole answer to a refusal.
+/// Ends each part of the client's message, and is the client's whole response to a refusal.
 const SEPARATOR: char = '\x01';
 /// Longer challenges are not parsed.
 const CHALLENGE_BYTES_MAX: usize = 8_192;
@@ -38,7 +38,7 @@ pub fn begin(token: &Token) -> Vec<u8> {
 }
 
 impl Step {
-    /// Takes the broker's message; returns the next step and message, or `None` once the login is complete.
+    /// Processes the broker's message; returns the next step and message, or `None` once the login is complete.
     pub fn next(self, message: &[u8]) -> Result<Option<(Self, Vec<u8>)>, LoginError> {
         match self {
             Self::Verdict if message.is_empty() => Ok(None),

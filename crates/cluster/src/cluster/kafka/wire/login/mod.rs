@@ -5,7 +5,7 @@
 //!
 //! Names and passwords are sent as they are written, without SASLprep: Kafka's brokers and clients do the same.
 //!
-//! **Failure**: a broker's refusal, an invalid answer, or a missing proof that the broker knows the password is
+//! **Failure**: a broker's refusal, an invalid response, or a missing proof that the broker knows the password is
 //! [`LoginError`]. No error message holds a password or a token, not even if a broker sends it back.
 
 use std::fmt;
@@ -37,10 +37,10 @@ const SAID_CHARS_MAX: usize = 300;
 /// Random bytes of a nonce.
 pub const NONCE_BYTES: usize = 24;
 
-/// How a client logs in. TLS is the edge's business. `Debug` shows no password and no token.
+/// How a client logs in. TLS is handled by the module `edge`. `Debug` shows no password and no token.
 #[derive(Clone, Default)]
 pub enum Login {
-    /// Not at all, or by the certificate of the TLS connection.
+    /// Without a login, or by the certificate of the TLS connection.
     #[default]
     None,
     /// SASL PLAIN (RFC 4616): the password is sent as it is.
@@ -81,7 +81,7 @@ impl fmt::Debug for Login {
 }
 
 impl Login {
-    /// Its name (IANA's), `None` for no login.
+    /// The mechanism's name (IANA's), `None` for no login.
     pub fn mechanism(&self) -> Option<&'static str> {
         match self {
             Self::None => None,
@@ -92,10 +92,11 @@ impl Login {
         }
     }
 
-    /// The login that a connection begins now, with the same token from its beginning to its end.
+    /// This login with the token that is valid now: a connection uses the same token from the beginning to the end of
+    /// its login.
     ///
     /// # Errors
-    /// It needs a token, and there is none.
+    /// The login needs a token, and none is available.
     pub fn by_now(&self, now: Instant) -> Result<Self, Missing> {
         match self {
             Self::OAuth(tokens) => tokens.get(now).map(Self::Bearer),
@@ -111,15 +112,16 @@ impl Login {
         }
     }
 
-    /// A broker's text, made fit for a log: on one line, not too long, without the password or the token.
-    pub fn clean(&self, said: &str) -> String {
+    /// A broker's text in a form for logs: on one line, not too long, without the password or the token.
+    pub fn clean(&self, text: &str) -> String {
         let secret = self.secret();
-        let hidden = if secret.is_empty() { said.to_owned() } else { said.replace(secret, "[hidden]") };
+        let hidden = if secret.is_empty() { text.to_owned() } else { text.replace(secret, "[hidden]") };
         hidden.chars().take(SAID_CHARS_MAX).map(|char| if char.is_control() { ' ' } else { char }).collect()
     }
 }
 
-/// The rest of a login. `Debug` shows nothing of it, since it holds keys derived from a password.
+/// The messages of a login that are still to be exchanged. `Debug` shows no content, which may be keys derived from a
+/// password.
 pub struct Dialogue(Step);
 
 enum Step {
@@ -137,7 +139,7 @@ impl fmt::Debug for Dialogue {
 }
 
 impl Dialogue {
-    /// Begins a login; returns the first message too. `nonce` has to be new and unpredictable.
+    /// Begins a login, and returns the first message too. `nonce` has to be new and unpredictable.
     ///
     /// # Errors
     /// The name or the password cannot be sent by this mechanism.
@@ -161,7 +163,7 @@ impl Dialogue {
         }
     }
 
-    /// Takes the broker's message. Returns the next one to be sent, or `None` once the login is complete.
+    /// Processes the broker's message. Returns the next message to send, or `None` once the login is complete.
     ///
     /// # Errors
     /// The broker refused, or did not prove that it knows the password.
@@ -184,7 +186,7 @@ impl Dialogue {
         }
     }
 
-    /// Why the login is refused: the reason that the broker gave before, or else this error.
+    /// The error of a refused login: the reason that the broker gave in its challenge, or else `error`.
     pub fn refused(self, login: &Login, error: LoginError) -> LoginError {
         match self.0 {
             Step::Bearer(bearer::Step::Refused(why)) => LoginError(login.clean(&why)),
@@ -204,14 +206,14 @@ pub fn handshake(mechanism: &str) -> Vec<u8> {
 ///
 /// # Errors
 /// The broker does not offer the mechanism, or the response is malformed.
-pub fn shaken(login: &Login, body: &[u8]) -> Result<(), LoginError> {
+pub fn read_handshake_response(login: &Login, body: &[u8]) -> Result<(), LoginError> {
     let read = || {
         let mut fields = Fields::new(body, false);
         let error = fields.reader.i16()?;
         let offered = (0..fields.count(2)?).map(|_| fields.text()).collect::<Option<Vec<_>>>()?;
         Some((error, offered))
     };
-    let (error, offered) = read().ok_or_else(|| LoginError("its answer to a login is malformed".to_owned()))?;
+    let (error, offered) = read().ok_or_else(|| LoginError("its response to a login is malformed".to_owned()))?;
     let mechanism = login.mechanism().unwrap_or("none");
     match error {
         0 => Ok(()),
@@ -224,7 +226,7 @@ pub fn shaken(login: &Login, body: &[u8]) -> Result<(), LoginError> {
 }
 
 /// The body of a SaslAuthenticate in this version.
-pub fn authenticate(token: &[u8], version: i16) -> Vec<u8> {
+pub fn authenticate_request(token: &[u8], version: i16) -> Vec<u8> {
     let (mut out, is_flexible) = (Vec::new(), version >= 2);
     put_bytes(&mut out, token, is_flexible);
     put_no_tags(&mut out, is_flexible);
@@ -236,18 +238,22 @@ pub fn authenticate(token: &[u8], version: i16) -> Vec<u8> {
 ///
 /// # Errors
 /// The broker refuses, or the response is malformed.
-pub fn authenticated<'a>(login: &Login, body: &'a [u8], version: i16) -> Result<(&'a [u8], u64), LoginError> {
+pub fn read_authenticate_response<'a>(
+    login: &Login,
+    body: &'a [u8],
+    version: i16,
+) -> Result<(&'a [u8], u64), LoginError> {
     let read = || {
         let mut fields = Fields::new(body, version >= 2);
-        let (error, said, token) = (fields.reader.i16()?, fields.nullable_text()?, fields.bytes()?);
+        let (error, text, token) = (fields.reader.i16()?, fields.nullable_text()?, fields.bytes()?);
         let lifetime_ms = if version >= 1 { fields.reader.i64()? } else { 0 };
-        Some((error, said.unwrap_or_default(), token, lifetime_ms))
+        Some((error, text.unwrap_or_default(), token, lifetime_ms))
     };
-    let (error, said, token, lifetime_ms) =
-        read().ok_or_else(|| LoginError("its answer to a login is malformed".to_owned()))?;
+    let (error, text, token, lifetime_ms) =
+        read().ok_or_else(|| LoginError("its response to a login is malformed".to_owned()))?;
     match error {
         0 => Ok((token, lifetime_ms.try_into().unwrap_or(0))),
-        _ if said.is_empty() => Err(LoginError(format!("it refuses the login: error {error}"))),
-        _ => Err(LoginError(format!("it refuses the login: {}", login.clean(said)))),
+        _ if text.is_empty() => Err(LoginError(format!("it refuses the login: error {error}"))),
+        _ => Err(LoginError(format!("it refuses the login: {}", login.clean(text)))),
     }
 }

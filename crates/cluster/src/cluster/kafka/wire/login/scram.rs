@@ -46,12 +46,12 @@ pub fn begin(sha512: bool, user: &str, nonce: &[u8]) -> (Step, Vec<u8>) {
 }
 
 impl Step {
-    /// Takes the broker's message; returns the next step and message, or `None` once the login is complete.
+    /// Processes the broker's message; returns the next step and message, or `None` once the login is complete.
     pub fn next(self, password: &str, token: &[u8]) -> Result<Option<(Self, Vec<u8>)>, LoginError> {
         let text = std::str::from_utf8(token).ok().filter(|text| text.len() <= MESSAGE_BYTES_MAX);
         let text = text.ok_or_else(|| malformed("is not text"))?;
-        if let Some(said) = text.strip_prefix("e=") {
-            return Err(LoginError(format!("it refuses the login: {said}")));
+        if let Some(reason) = text.strip_prefix("e=") {
+            return Err(LoginError(format!("it refuses the login: {reason}")));
         }
         match self {
             Self::Challenge { sha512, first_bare, nonce } => {
@@ -118,7 +118,7 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// The last message, and the signature that the broker has to answer with.
+    /// The last message, and the signature that the broker has to respond with.
     fn prove<D: Digest + BlockSizeUser + Clone>(&self, password: &str) -> (String, Vec<u8>) {
         let Challenge { nonce, salt, iterations } = self.challenge;
         let salted = stretch::<D>(password.as_bytes(), salt, *iterations);
@@ -144,7 +144,7 @@ pub struct Hmac<D> {
 }
 
 impl<D: Digest + BlockSizeUser + Clone> Hmac<D> {
-    /// With this key.
+    /// Prepares this key.
     pub fn new(key: &[u8]) -> Self {
         let hashed;
         let key = match key.len() > D::block_size() {
@@ -182,7 +182,7 @@ pub fn stretch<D: Digest + BlockSizeUser + Clone>(password: &[u8], salt: &[u8], 
     all
 }
 
-/// Compares in a time that does not depend on where the difference is.
+/// Compares in a time that does not depend on the position of a difference.
 fn is_equal(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && left.iter().zip(right).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }

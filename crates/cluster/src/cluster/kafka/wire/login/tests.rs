@@ -198,7 +198,7 @@ fn challenge_explains_why_a_token_is_refused() {
         let mut body = BytesMut::new();
         let response = SaslAuthenticateResponse::default().with_error_code(58);
         response.with_error_message(Some(StrBytes::from_static_str("no"))).encode(&mut body, 2).unwrap();
-        let LoginError(why) = dialogue.refused(&login, authenticated(&login, &body, 2).unwrap_err());
+        let LoginError(why) = dialogue.refused(&login, read_authenticate_response(&login, &body, 2).unwrap_err());
         why
     };
     let hint = "its issuer and audience must be those that the broker trusts, and it must not have expired by the \
@@ -266,7 +266,7 @@ fn passwords_and_tokens_are_never_shown() {
         let said = StrBytes::from_static_str("wrong password hunter2");
         let response = SaslAuthenticateResponse::default().with_error_code(58).with_error_message(Some(said));
         response.encode(&mut body, 2).unwrap();
-        let refused = authenticated(&login, &body, 2).unwrap_err();
+        let refused = read_authenticate_response(&login, &body, 2).unwrap_err();
         assert_eq!(refused.0, "it refuses the login: wrong password [hidden]");
         let (dialogue, _) = Dialogue::begin(&login, [0; NONCE_BYTES]).unwrap();
         assert_eq!(format!("{dialogue:?}"), "Dialogue");
@@ -279,7 +279,7 @@ fn kafka_protocol_reads_the_requests() {
     let mut body = Bytes::from(handshake("SCRAM-SHA-512"));
     assert_eq!(SaslHandshakeRequest::decode(&mut body, 1).unwrap().mechanism.as_str(), "SCRAM-SHA-512");
     for version in AUTHENTICATE_VERSIONS {
-        let mut body = Bytes::from(authenticate(b"token", version));
+        let mut body = Bytes::from(authenticate_request(b"token", version));
         assert_eq!(SaslAuthenticateRequest::decode(&mut body, version).unwrap().auth_bytes, Bytes::from("token"));
         assert!(body.is_empty());
     }
@@ -293,15 +293,15 @@ fn responses_that_kafka_protocol_writes_are_read() {
         let response = SaslAuthenticateResponse::default().with_auth_bytes(Bytes::from("token"));
         let mut body = BytesMut::new();
         response.with_session_lifetime_ms(lifetime_ms).encode(&mut body, version).unwrap();
-        assert_eq!(authenticated(&login, &body, version).unwrap(), (&b"token"[..], lifetime_ms as u64));
+        assert_eq!(read_authenticate_response(&login, &body, version).unwrap(), (&b"token"[..], lifetime_ms as u64));
         for cut in 0..body.len() - usize::from(version >= 2) {
-            assert!(authenticated(&login, &body[..cut], version).is_err(), "cut at {cut}");
+            assert!(read_authenticate_response(&login, &body[..cut], version).is_err(), "cut at {cut}");
         }
     }
     let mut body = BytesMut::new();
     let offered = ["PLAIN", "GSSAPI"].map(StrBytes::from_static_str).to_vec();
     SaslHandshakeResponse::default().with_error_code(33).with_mechanisms(offered).encode(&mut body, 1).unwrap();
-    let refused = shaken(&login, &body).unwrap_err();
+    let refused = read_handshake_response(&login, &body).unwrap_err();
     assert_eq!(refused.0, "it does not support the login SCRAM-SHA-256, only PLAIN, GSSAPI");
 }
 
@@ -333,9 +333,9 @@ proptest! {
                 let _ = dialogue.next(&login, token);
                 let _ = dialogue.next(&login, token);
             }
-            let _ = shaken(&login, &bytes);
+            let _ = read_handshake_response(&login, &bytes);
             for version in AUTHENTICATE_VERSIONS {
-                let _ = authenticated(&login, &bytes, version);
+                let _ = read_authenticate_response(&login, &bytes, version);
             }
         }
     }

@@ -65,7 +65,7 @@ pub fn check_extension(key: &str, value: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Why there is no token.
+/// Why no token is available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// Whether a person has to fix it.
@@ -105,7 +105,7 @@ impl Tokens {
     /// The token that is valid now.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why no token is available.
     pub fn get(&self, now: Instant) -> Result<Arc<Token>, Missing> {
         let found = self.found();
         match (&found.token, &found.missing) {

@@ -1,4 +1,4 @@
-//! Fetch, version 11: the last one with names of topics and without flexible fields; every broker since 2.3 knows it.
+//! Fetch, version 11: the last version without flexible fields; every broker since 2.3 knows it.
 //!
 //! ```text
 //! request:   replica -1 · max wait ms i32 · min bytes i32 · max bytes i32 · isolation i8 · session id i32, epoch i32 ·
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! In a session (KIP-227) a request names only partitions that have changed and those to forget, and a response only
-//! partitions with records or changes. All requests read at read_committed, and name the known epoch of the leader
-//! (KIP-320), so that a deposed leader, or one that the client does not know yet, answers with an error.
+//! partitions with records or changes. All requests have the isolation level read_committed, and contain the leader
+//! epoch that the client knows (KIP-320), so that a broker whose epoch differs responds with an error.
 
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ pub const VERSION: i16 = 11;
 const REPLICA_NONE: i32 = -1;
 const READ_COMMITTED: i8 = 1;
 const LOG_START_NONE: i64 = -1;
-/// The fewest bytes that a partition of a response takes, and the bytes of an aborted transaction.
+/// The fewest bytes that a partition in a response takes, and the bytes of an aborted transaction.
 const PARTITION_BYTES_MIN: usize = 4 + 2 + 3 * 8 + 4 + 4 + 4;
 const ABORTED_BYTES: usize = 8 + 8;
 /// The fewest bytes that a topic takes: an empty name, and the count of its partitions.
@@ -36,10 +36,10 @@ const TOPIC_BYTES_MIN: usize = 2 + 4;
 /// A fetch session (KIP-227).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// The id that the broker gave, 0 for none.
+    /// The id that the broker assigned, 0 for none.
     pub id: i32,
-    /// 0 opens a session, or a new one in place of `id`; -1 ends it, or requests none; otherwise the number of the
-    /// request in the session, from 1.
+    /// 0 opens a session, or replaces the session `id` by a new one; -1 ends the session, or requests none; otherwise
+    /// the number of the request in the session, from 1.
     pub epoch: i32,
 }
 
@@ -49,18 +49,18 @@ impl Session {
     /// No session: all partitions are named in each request.
     pub const NONE: Self = Self { id: 0, epoch: -1 };
 
-    /// The session of the next request, after a response without error that has given `id`. If the broker had no room
-    /// for a session, `id` is 0 and the next request tries again to open one.
+    /// The session of the next request, after a response without error whose session id is `id`. If the broker had no
+    /// room for a session, `id` is 0, and the next request attempts again to open one.
     pub fn next(self, id: i32) -> Self {
         match (id, self.epoch) {
             (0, _) => Self::OPEN,
-            // After the last number comes 1 again.
+            // After the largest number, the count restarts at 1.
             (id, i32::MAX) => Self { id, epoch: 1 },
             (id, epoch) => Self { id, epoch: epoch + 1 },
         }
     }
 
-    /// Ends this session and opens another, after an error of the session.
+    /// The session of a request that ends this session and opens another, after an error of the session.
     pub fn reopen(self) -> Self {
         Self { id: self.id, epoch: 0 }
     }
@@ -69,24 +69,24 @@ impl Session {
 /// How long a broker may wait, and how much it may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// For how long it waits for `bytes_min`.
+    /// How long the broker waits for `bytes_min`.
     pub max_wait_ms: i32,
-    /// With this many bytes it answers at once.
+    /// The number of bytes with which the broker responds at once.
     pub bytes_min: i32,
-    /// The most bytes that it sends for all partitions together: more only if the first batch is larger.
+    /// The most bytes for all partitions together; the broker exceeds it only if the first batch is larger.
     pub bytes_max: i32,
 }
 
-/// A partition to be read, and from where.
+/// A partition to be read, and the offset from which to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct FetchPartition {
     /// The partition.
     pub partition: i32,
     /// The known epoch of the leader, -1 for none.
     pub leader_epoch: i32,
     /// The offset.
     pub offset: i64,
-    /// The most bytes of it at once: more only if the first batch is larger.
+    /// The most bytes of the partition; the broker exceeds it only if the first batch is larger.
     pub bytes_max: i32,
 }
 
@@ -95,7 +95,7 @@ pub struct Wanted {
 struct Topics {
     bytes: Vec<u8>,
     count: i32,
-    /// Where the last topic's name and its count of partitions are, and the count.
+    /// The last topic: the position of its name, the position of its count of partitions, and that count.
     last: Option<(Range<usize>, usize, i32)>,
 }
 
@@ -109,30 +109,30 @@ impl Topics {
     /// Adds a partition of `topic`, whose fields the caller writes next.
     fn add(&mut self, topic: &str) {
         match &mut self.last {
-            Some((name, at, count)) if self.bytes.get(name.clone()) == Some(topic.as_bytes()) => {
+            Some((name, count_at, count)) if self.bytes.get(name.clone()) == Some(topic.as_bytes()) => {
                 *count += 1;
-                patch(&mut self.bytes, *at, *count);
+                overwrite_count(&mut self.bytes, *count_at, *count);
             }
             _ => {
-                let from = self.bytes.len();
+                let start = self.bytes.len();
                 put_text(&mut self.bytes, topic);
-                let at = self.bytes.len();
+                let count_at = self.bytes.len();
                 self.bytes.extend_from_slice(&1_i32.to_be_bytes());
-                self.last = Some((from + 2..at, at, 1));
+                self.last = Some((start + 2..count_at, count_at, 1));
                 self.count += 1;
             }
         }
     }
 }
 
-/// Writes a count into the place that was left for it.
-fn patch(bytes: &mut [u8], at: usize, count: i32) {
-    if let Some(room) = bytes.get_mut(at..at + 4) {
-        room.copy_from_slice(&count.to_be_bytes());
+/// Overwrites the count at this position.
+fn overwrite_count(bytes: &mut [u8], at: usize, count: i32) {
+    if let Some(target) = bytes.get_mut(at..at + 4) {
+        target.copy_from_slice(&count.to_be_bytes());
     }
 }
 
-/// Where a request's count of topics is.
+/// The position of a request's count of topics.
 const TOPICS_AT: usize = 4 + 4 + 4 + 4 + 1 + 4 + 4;
 
 /// A request that is being written.
@@ -143,7 +143,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Begins a request in `buffer`, which is cleared.
+    /// Starts a request in `buffer`, which is cleared.
     pub fn new(buffer: Vec<u8>, limits: Limits, session: Session) -> Self {
         let mut head = Vec::with_capacity(TOPICS_AT + 4);
         for number in [REPLICA_NONE, limits.max_wait_ms, limits.bytes_min, limits.bytes_max] {
@@ -156,8 +156,8 @@ impl Request {
         Self { topics: Topics::new(buffer, &head), forgotten: Topics::new(Vec::new(), &[0; 4]) }
     }
 
-    /// Names a partition to be read. Partitions of the same topic have to follow each other.
-    pub fn want(&mut self, topic: &str, wanted: Wanted) {
+    /// Adds a partition to be read. Partitions of the same topic have to be added in succession.
+    pub fn want(&mut self, topic: &str, wanted: FetchPartition) {
         self.topics.add(topic);
         let bytes = &mut self.topics.bytes;
         bytes.extend_from_slice(&wanted.partition.to_be_bytes());
@@ -167,7 +167,7 @@ impl Request {
         bytes.extend_from_slice(&wanted.bytes_max.to_be_bytes());
     }
 
-    /// Names a partition that the session is to forget. Partitions of the same topic have to follow each other.
+    /// Adds a partition that the session should forget. Partitions of the same topic have to be added in succession.
     pub fn forget(&mut self, topic: &str, partition: i32) {
         self.forgotten.add(topic);
         self.forgotten.bytes.extend_from_slice(&partition.to_be_bytes());
@@ -176,10 +176,10 @@ impl Request {
     /// The request's body.
     pub fn finish(self) -> Vec<u8> {
         let Self { mut topics, mut forgotten } = self;
-        patch(&mut topics.bytes, TOPICS_AT, topics.count);
-        patch(&mut forgotten.bytes, 0, forgotten.count);
+        overwrite_count(&mut topics.bytes, TOPICS_AT, topics.count);
+        overwrite_count(&mut forgotten.bytes, 0, forgotten.count);
         topics.bytes.extend_from_slice(&forgotten.bytes);
-        // No rack: followers are not read from.
+        // No rack is sent, so that all reads go to the leader.
         put_text(&mut topics.bytes, "");
         topics.bytes
     }
@@ -188,7 +188,7 @@ impl Request {
 /// A response, borrowed from its body.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
-    /// An error of the whole request, such as of its session.
+    /// An error of the whole request, such as an invalid session.
     pub error: i16,
     /// The session's id, 0 for none.
     pub session_id: i32,
@@ -227,26 +227,26 @@ pub struct Partition<'a> {
     pub topic: &'a str,
     /// The partition.
     pub partition: i32,
-    /// Its error, 0 for none.
+    /// The partition's error, 0 for none.
     pub error: i16,
-    /// The end of the records that all replicas in sync have, -1 if there was an error.
+    /// The offset after the records that all in-sync replicas have, -1 after an error.
     pub high_watermark: i64,
-    /// The end of the records that can be read at read_committed, -1 if there was an error.
+    /// The offset after the records that can be read with read_committed, -1 after an error.
     pub last_stable_offset: i64,
-    /// The first offset that is kept, -1 if there was an error.
+    /// The first offset in the log, -1 after an error.
     pub log_start_offset: i64,
     /// The transactions that were aborted.
     pub aborted: AbortedList<'a>,
-    /// A replica that is nearer, -1 for none. Requests without a rack get none.
+    /// The replica that the broker recommends to read from, -1 for none. A request without a rack receives none.
     pub preferred_replica: i32,
     /// Whole batches, and perhaps the beginning of another: see [`super::super::records::Batches`].
     pub records: &'a [u8],
-    /// Where in the body `records` begins, for callers that keep the body.
+    /// The position of `records` in the body, for callers that keep the body.
     pub records_at: usize,
 }
 
 impl Partition<'_> {
-    /// Where in the body the records are.
+    /// The range of the records in the body.
     pub fn records_range(&self) -> Range<usize> {
         self.records_at..self.records_at + self.records.len()
     }
@@ -259,17 +259,17 @@ pub struct AbortedList<'a> {
 }
 
 impl<'a> AbortedList<'a> {
-    /// How many there are.
+    /// How many transactions the list contains.
     pub fn len(&self) -> usize {
         self.bytes.len() / ABORTED_BYTES
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// All of them.
+    /// The transactions in the list.
     pub fn iter(&self) -> impl Iterator<Item = AbortedTransaction> + use<'a> {
         let mut reader = Reader::new(self.bytes);
         std::iter::from_fn(move || Some(AbortedTransaction { producer_id: reader.i64()?, first_offset: reader.i64()? }))
@@ -287,13 +287,13 @@ pub struct Partitions<'a> {
 }
 
 impl<'a> Partitions<'a> {
-    /// Whether all of them were read, and nothing follows.
+    /// Whether all partitions were read, and no bytes follow.
     fn is_whole(&self) -> bool {
         !self.failed && self.topics_left == 0 && self.partitions_left == 0 && self.reader.rest().is_empty()
     }
 
     /// The next partition, `Some(None)` after the last, `None` if it is malformed.
-    fn take(&mut self) -> Option<Option<Partition<'a>>> {
+    fn read_next(&mut self) -> Option<Option<Partition<'a>>> {
         while self.partitions_left == 0 {
             if self.topics_left == 0 {
                 return Some(None);
@@ -310,7 +310,7 @@ impl<'a> Partitions<'a> {
         let aborted = AbortedList { bytes: reader.take(aborted * ABORTED_BYTES)? };
         let preferred_replica = reader.i32()?;
         let records = reader.bytes()?.unwrap_or_default();
-        let records_at = reader.at() - records.len();
+        let records_at = reader.position() - records.len();
         Some(Some(Partition {
             topic: self.topic,
             partition,
@@ -333,8 +333,8 @@ impl<'a> Iterator for Partitions<'a> {
         if self.failed {
             return None;
         }
-        let taken = self.take();
-        self.failed = taken.is_none();
-        taken.flatten()
+        let next = self.read_next();
+        self.failed = next.is_none();
+        next.flatten()
     }
 }

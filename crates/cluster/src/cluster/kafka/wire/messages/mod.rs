@@ -1,7 +1,7 @@
-//! The requests and responses of the hot path, Fetch and Produce, encoded and decoded by hand. Bodies only: the frame,
-//! the header and the correlation id belong to the connection.
+//! The bodies of the hot path's requests and responses, Fetch and Produce, encoded and decoded here without
+//! kafka-protocol. The frame, the header and the correlation id belong to the connection.
 //!
-//! Responses are borrowed from the buffer that they arrived in; they are checked as a whole before any part is used.
+//! Responses are borrowed from the buffer in which they arrived; each is checked as a whole before any part is used.
 //! Requests with batches are lists of byte segments, so that no batch is copied.
 //!
 //! **Failure**: a response that cannot be decoded is [`Malformed`]: the connection can no longer be trusted.

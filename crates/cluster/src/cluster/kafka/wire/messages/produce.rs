@@ -1,14 +1,14 @@
-//! Produce, versions 8 (KIP-467: which record is refused, and why) to 11. Versions from 9 on are flexible (KIP-482),
-//! and from 10 on an answer names the leader (KIP-951). In version 12 a batch adds its partition to the transaction
-//! (KIP-890), which the writer does itself.
+//! Produce, versions 8 (KIP-467: errors of single records) to 11. Versions from 9 on are flexible (KIP-482), and from
+//! 10 on a response names the leader (KIP-951). From version 12 on, the broker adds a batch's partition to the
+//! transaction (KIP-890); here the writer does that itself.
 //!
 //! ```text
 //! request:   transactional id · acks i16 · timeout ms i32 · topics [name, partitions [partition i32, records]]
 //! response:  topics [name, partitions [partition i32, error i16, base offset i64, append time i64, log start i64,
-//!            refused [number i32, message], message, tag 0: leader i32, epoch i32]] · throttle ms i32
+//!            record errors [index i32, message], message, tag 0: leader i32, epoch i32]] · throttle ms i32
 //! ```
 //!
-//! All requests wait for all replicas in sync.
+//! All requests require acknowledgement by all in-sync replicas.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ const FLEXIBLE_FROM: i16 = 9;
 const ACKS_ALL: i16 = -1;
 /// The tag of a partition's leader.
 const LEADER_TAG: u64 = 0;
-/// The fewest bytes that a partition of a response takes, a refused record, and a topic.
+/// The fewest bytes that a partition in a response takes, the error of a record, and a topic.
 const PARTITION_BYTES_MIN: usize = 4 + 2 + 3 * 8 + 2;
-const REFUSED_BYTES_MIN: usize = 4 + 1;
+const RECORD_ERROR_BYTES_MIN: usize = 4 + 1;
 const TOPIC_BYTES_MIN: usize = 2;
 
 /// A request without its batches.
@@ -36,79 +36,79 @@ const TOPIC_BYTES_MIN: usize = 2;
 pub struct Request<'a> {
     /// The producer's transactional id.
     pub transactional_id: Option<&'a str>,
-    /// For how long the broker waits for the replicas.
+    /// How long the broker waits for the replicas.
     pub timeout_ms: i32,
 }
 
 /// A batch to be sent.
 #[derive(Clone, Debug)]
-pub struct Outgoing<B = Vec<u8>> {
+pub struct OutgoingBatch<B = Vec<u8>> {
     /// The topic.
     pub topic: Arc<str>,
-    /// The partition; a request holds at most one batch for it.
+    /// The partition; a request contains at most one batch for it.
     pub partition: i32,
     /// The sealed batch: see [`super::super::records::BatchBuilder::seal`].
     pub batch: B,
 }
 
-/// A request's body in runs of bytes: glue and batches alternate, beginning and ending with glue. So batch `n` is run
-/// `2 n + 1`. Batches are sorted by topic first; those of a topic stay in order.
-pub fn request(version: i16, request: Request<'_>, batches: Vec<Outgoing>) -> Vec<Vec<u8>> {
-    build(version, request, batches, Vec::len, |glue| glue, |batch| batch)
+/// A request's body in segments: fields and batches alternate, beginning and ending with fields. So batch `n` is
+/// segment `2 n + 1`. Batches are first sorted by topic; the batches of one topic stay in order.
+pub fn request(version: i16, request: Request<'_>, batches: Vec<OutgoingBatch>) -> Vec<Vec<u8>> {
+    build(version, request, batches, Vec::len, |fields| fields, |batch| batch)
 }
 
-/// The same, for batches that their sender keeps for retries.
-pub fn shared_request(version: i16, request: Request<'_>, batches: Vec<Outgoing<Arc<Vec<u8>>>>) -> Segments {
+/// Like [`request`], for batches that their sender keeps for retries.
+pub fn shared_request(version: i16, request: Request<'_>, batches: Vec<OutgoingBatch<Arc<Vec<u8>>>>) -> Segments {
     build(version, request, batches, |batch| batch.len(), Segment::Owned, Segment::Shared).into()
 }
 
-fn build<B, R>(
+fn build<B, S>(
     version: i16,
     request: Request<'_>,
-    mut batches: Vec<Outgoing<B>>,
+    mut batches: Vec<OutgoingBatch<B>>,
     len: impl Fn(&B) -> usize,
-    of_glue: impl Fn(Vec<u8>) -> R,
-    of_batch: impl Fn(B) -> R,
-) -> Vec<R> {
-    batches.sort_by(|one, other| one.topic.cmp(&other.topic));
-    let mut runs = Vec::with_capacity(2 * batches.len() + 1);
-    let mut glue = Glue { bytes: Vec::new(), flexible: version >= FLEXIBLE_FROM };
-    glue.nullable_text(request.transactional_id);
-    glue.bytes.extend_from_slice(&ACKS_ALL.to_be_bytes());
-    glue.bytes.extend_from_slice(&request.timeout_ms.to_be_bytes());
-    glue.count(batches.chunk_by(is_same_topic).count());
+    fields_segment: impl Fn(Vec<u8>) -> S,
+    batch_segment: impl Fn(B) -> S,
+) -> Vec<S> {
+    batches.sort_by(|a, b| a.topic.cmp(&b.topic));
+    let mut segments = Vec::with_capacity(2 * batches.len() + 1);
+    let mut fields = FieldWriter { bytes: Vec::new(), flexible: version >= FLEXIBLE_FROM };
+    fields.nullable_text(request.transactional_id);
+    fields.bytes.extend_from_slice(&ACKS_ALL.to_be_bytes());
+    fields.bytes.extend_from_slice(&request.timeout_ms.to_be_bytes());
+    fields.count(batches.chunk_by(is_same_topic).count());
     let counts: Vec<usize> = batches.chunk_by(is_same_topic).map(<[_]>::len).collect();
     let mut batches = batches.into_iter();
     for count in counts {
-        for (number, outgoing) in batches.by_ref().take(count).enumerate() {
-            if number == 0 {
-                glue.text(&outgoing.topic);
-                glue.count(count);
+        for (index, outgoing) in batches.by_ref().take(count).enumerate() {
+            if index == 0 {
+                fields.text(&outgoing.topic);
+                fields.count(count);
             }
-            glue.bytes.extend_from_slice(&outgoing.partition.to_be_bytes());
-            glue.count(len(&outgoing.batch));
-            runs.push(of_glue(std::mem::take(&mut glue.bytes)));
-            runs.push(of_batch(outgoing.batch));
-            glue.no_tags();
+            fields.bytes.extend_from_slice(&outgoing.partition.to_be_bytes());
+            fields.count(len(&outgoing.batch));
+            segments.push(fields_segment(std::mem::take(&mut fields.bytes)));
+            segments.push(batch_segment(outgoing.batch));
+            fields.no_tags();
         }
-        glue.no_tags();
+        fields.no_tags();
     }
-    glue.no_tags();
-    runs.push(of_glue(glue.bytes));
-    runs
+    fields.no_tags();
+    segments.push(fields_segment(fields.bytes));
+    segments
 }
 
-fn is_same_topic<B>(one: &Outgoing<B>, other: &Outgoing<B>) -> bool {
-    one.topic == other.topic
+fn is_same_topic<B>(a: &OutgoingBatch<B>, b: &OutgoingBatch<B>) -> bool {
+    a.topic == b.topic
 }
 
-/// The bytes between batches, as the version encodes them.
-struct Glue {
+/// Writes the fields between batches, as the version encodes them.
+struct FieldWriter {
     bytes: Vec<u8>,
     flexible: bool,
 }
 
-impl Glue {
+impl FieldWriter {
     /// A count of items, or a length of bytes. Batches are far below 2 GiB.
     fn count(&mut self, count: usize) {
         match self.flexible {
@@ -132,7 +132,7 @@ impl Glue {
         }
     }
 
-    /// The end of a flexible structure.
+    /// Ends a structure: in flexible versions, with an empty list of tagged fields.
     fn no_tags(&mut self) {
         if self.flexible {
             self.bytes.push(0);
@@ -145,7 +145,7 @@ impl Glue {
 pub struct Response<'a> {
     /// The outcome of each batch.
     pub partitions: Vec<Partition<'a>>,
-    /// For how long the broker wants no more requests.
+    /// How long the client should send no more requests.
     pub throttle_ms: i32,
 }
 
@@ -156,27 +156,27 @@ pub struct Partition<'a> {
     pub topic: &'a str,
     /// The partition.
     pub partition: i32,
-    /// Its error, 0 for none.
+    /// The error of the batch, 0 for none.
     pub error: i16,
     /// The first record's offset, -1 for an error or if it is no longer known (a duplicate of an older batch).
     pub base_offset: i64,
-    /// When the broker appended it, if it stamps records, else -1.
+    /// When the broker appended the batch, if it sets the timestamps of records, otherwise -1.
     pub append_time_ms: i64,
-    /// The first offset that is kept, -1 for an error.
+    /// The first offset in the log, -1 for an error.
     pub log_start_offset: i64,
-    /// The records for which the batch was refused.
-    pub refused: Vec<Refused<'a>>,
+    /// The errors of the records because of which the batch was refused.
+    pub record_errors: Vec<RecordError<'a>>,
     /// The broker's message.
     pub message: Option<&'a str>,
     /// The leader and its epoch, if this broker is not the leader and knows it (version 10 and later).
     pub leader: Option<(i32, i32)>,
 }
 
-/// A record for which its batch was refused.
+/// The error of a record because of which its batch was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused<'a> {
-    /// Its number in the batch, from 0.
-    pub number: i32,
+pub struct RecordError<'a> {
+    /// The record's index in the batch, from 0.
+    pub index: i32,
     /// The broker's message.
     pub message: Option<&'a str>,
 }
@@ -213,9 +213,9 @@ impl<'a> Parser<'a> {
         let (partition, error) = (self.reader.i32()?, self.reader.i16()?);
         let (base_offset, append_time_ms, log_start_offset) =
             (self.reader.i64()?, self.reader.i64()?, self.reader.i64()?);
-        let mut refused = Vec::new();
-        for _ in 0..self.count(REFUSED_BYTES_MIN)? {
-            refused.push(Refused { number: self.reader.i32()?, message: self.text()? });
+        let mut record_errors = Vec::new();
+        for _ in 0..self.count(RECORD_ERROR_BYTES_MIN)? {
+            record_errors.push(RecordError { index: self.reader.i32()?, message: self.text()? });
             self.tags(|_, _| Some(()))?;
         }
         let message = self.text()?;
@@ -233,7 +233,7 @@ impl<'a> Parser<'a> {
             base_offset,
             append_time_ms,
             log_start_offset,
-            refused,
+            record_errors,
             message,
             leader,
         })

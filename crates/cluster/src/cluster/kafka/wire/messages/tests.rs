@@ -1,4 +1,4 @@
-//! Messages checked against another implementation, the crate kafka-protocol, and damaged messages.
+//! Messages compared with another implementation, the crate kafka-protocol; and damaged messages.
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::fetch_response::{self, FetchableTopicResponse, PartitionData};
@@ -13,8 +13,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::records::AbortedTransaction;
-use super::fetch::{Limits, Request, Response, Session, Wanted};
-use super::produce::Outgoing;
+use super::fetch::{FetchPartition, Limits, Request, Response, Session};
+use super::produce::OutgoingBatch;
 use super::*;
 
 fn name(text: &str) -> TopicName {
@@ -36,8 +36,8 @@ fn decode<M: Decodable>(bytes: &[u8], version: i16) -> M {
 
 const LIMITS: Limits = Limits { max_wait_ms: 500, bytes_min: 1, bytes_max: 1 << 20 };
 
-fn wanted(partition: i32, offset: i64) -> Wanted {
-    Wanted { partition, leader_epoch: 7, offset, bytes_max: 1 << 16 }
+fn wanted(partition: i32, offset: i64) -> FetchPartition {
+    FetchPartition { partition, leader_epoch: 7, offset, bytes_max: 1 << 16 }
 }
 
 #[test]
@@ -49,29 +49,32 @@ fn kafka_protocol_reads_fetch_requests() {
     request.forget("orders", 7);
     request.forget("gone", 1);
     request.forget("gone", 2);
-    let read: FetchRequest = decode(&request.finish(), fetch::VERSION);
-    assert_eq!((read.replica_id.0, read.max_wait_ms, read.min_bytes, read.max_bytes), (-1, 500, 1, 1 << 20));
-    assert_eq!((read.isolation_level, read.session_id, read.session_epoch, &*read.rack_id), (1, 5, 3, ""));
+    let decoded: FetchRequest = decode(&request.finish(), fetch::VERSION);
+    assert_eq!(
+        (decoded.replica_id.0, decoded.max_wait_ms, decoded.min_bytes, decoded.max_bytes),
+        (-1, 500, 1, 1 << 20)
+    );
+    assert_eq!((decoded.isolation_level, decoded.session_id, decoded.session_epoch, &*decoded.rack_id), (1, 5, 3, ""));
     let partitions = |topic: usize| {
-        read.topics[topic].partitions.iter().map(|partition| (partition.partition, partition.fetch_offset))
+        decoded.topics[topic].partitions.iter().map(|partition| (partition.partition, partition.fetch_offset))
     };
-    assert_eq!(read.topics.iter().map(|topic| &**topic.topic).collect::<Vec<_>>(), ["orders", "ordersx"]);
+    assert_eq!(decoded.topics.iter().map(|topic| &**topic.topic).collect::<Vec<_>>(), ["orders", "ordersx"]);
     assert_eq!(partitions(0).collect::<Vec<_>>(), [(0, 10), (4, i64::MAX)]);
     assert_eq!(partitions(1).collect::<Vec<_>>(), [(1, 0)]);
-    let first = &read.topics[0].partitions[0];
+    let first = &decoded.topics[0].partitions[0];
     assert_eq!((first.current_leader_epoch, first.log_start_offset, first.partition_max_bytes), (7, -1, 1 << 16));
-    let forgotten = read.forgotten_topics_data.iter().map(|topic| (&**topic.topic, topic.partitions.clone()));
+    let forgotten = decoded.forgotten_topics_data.iter().map(|topic| (&**topic.topic, topic.partitions.clone()));
     assert_eq!(forgotten.collect::<Vec<_>>(), [("orders", vec![7]), ("gone", vec![1, 2])]);
-    // A session in which nothing has changed.
-    let read: FetchRequest = decode(&Request::new(Vec::new(), LIMITS, Session::OPEN).finish(), fetch::VERSION);
+    // A session without changed partitions.
+    let decoded: FetchRequest = decode(&Request::new(Vec::new(), LIMITS, Session::OPEN).finish(), fetch::VERSION);
     assert_eq!(
-        (read.topics.len(), read.forgotten_topics_data.len(), read.session_id, read.session_epoch),
+        (decoded.topics.len(), decoded.forgotten_topics_data.len(), decoded.session_id, decoded.session_epoch),
         (0, 0, 0, 0)
     );
 }
 
 #[test]
-fn sessions_count_their_requests() {
+fn session_epoch_counts_requests() {
     let first = Session::OPEN.next(9);
     assert_eq!(first, Session { id: 9, epoch: 1 });
     assert_eq!(first.next(9), Session { id: 9, epoch: 2 });
@@ -100,7 +103,7 @@ fn partition_data(index: i32, error: i16, records: Option<&[u8]>, aborted: Optio
         .with_records(records.map(Bytes::copy_from_slice))
 }
 
-fn fetched() -> FetchResponse {
+fn fetch_response() -> FetchResponse {
     let first = vec![
         partition_data(0, 0, Some(b"batches"), Some(&[(5, 6), (7, 8)])),
         partition_data(3, 6, None, None),
@@ -123,7 +126,7 @@ fn fetched() -> FetchResponse {
 
 #[test]
 fn fetch_responses_that_kafka_protocol_writes_are_read() {
-    let body = encode(&fetched(), fetch::VERSION);
+    let body = encode(&fetch_response(), fetch::VERSION);
     let response = Response::read(&body).unwrap();
     assert_eq!((response.error, response.session_id), (12, 13));
     let found: Vec<_> = response.partitions().collect();
@@ -143,8 +146,8 @@ fn fetch_responses_that_kafka_protocol_writes_are_read() {
 }
 
 #[test]
-fn fetch_response_that_is_cut_off_or_too_long_is_malformed() {
-    let body = encode(&fetched(), fetch::VERSION);
+fn truncated_or_overlong_fetch_response_is_malformed() {
+    let body = encode(&fetch_response(), fetch::VERSION);
     for end in 0..body.len() {
         assert!(matches!(Response::read(&body[..end]), Err(Malformed("Fetch"))), "{end} bytes");
     }
@@ -162,18 +165,21 @@ fn fetch_response_that_is_cut_off_or_too_long_is_malformed() {
 #[test]
 fn kafka_protocol_reads_produce_requests() {
     let outgoing =
-        |topic: &str, partition, batch: &[u8]| Outgoing { topic: topic.into(), partition, batch: batch.to_vec() };
+        |topic: &str, partition, batch: &[u8]| OutgoingBatch { topic: topic.into(), partition, batch: batch.to_vec() };
     for version in produce::VERSIONS {
         for id in [None, Some("ratchet.orders.0")] {
             let long = vec![7; 70_000];
             let batches = vec![outgoing("out", 3, b"one"), outgoing("log", 3, &long), outgoing("out", 1, b"two")];
-            let runs =
+            let segments =
                 produce::request(version, produce::Request { transactional_id: id, timeout_ms: 30_000 }, batches);
-            assert_eq!((&runs[1], &*runs[3], &*runs[5], runs.len()), (&long, &b"one"[..], &b"two"[..], 7));
-            let read: ProduceRequest = decode(&runs.concat(), version);
-            assert_eq!(read.transactional_id.as_ref().map(|id| &*id.0), id);
-            assert_eq!((read.acks, read.timeout_ms), (-1, 30_000));
-            let found = read.topic_data.iter().flat_map(|topic| {
+            assert_eq!(
+                (&segments[1], &*segments[3], &*segments[5], segments.len()),
+                (&long, &b"one"[..], &b"two"[..], 7)
+            );
+            let decoded: ProduceRequest = decode(&segments.concat(), version);
+            assert_eq!(decoded.transactional_id.as_ref().map(|id| &*id.0), id);
+            assert_eq!((decoded.acks, decoded.timeout_ms), (-1, 30_000));
+            let found = decoded.topic_data.iter().flat_map(|topic| {
                 topic
                     .partition_data
                     .iter()
@@ -182,12 +188,13 @@ fn kafka_protocol_reads_produce_requests() {
             let expected = [("log", 3, long), ("out", 3, b"one".to_vec()), ("out", 1, b"two".to_vec())];
             assert_eq!(found.collect::<Vec<_>>(), expected, "version {version}");
         }
-        let runs = produce::request(version, produce::Request { transactional_id: None, timeout_ms: 1 }, Vec::new());
-        assert_eq!(decode::<ProduceRequest>(&runs.concat(), version).topic_data.len(), 0);
+        let segments =
+            produce::request(version, produce::Request { transactional_id: None, timeout_ms: 1 }, Vec::new());
+        assert_eq!(decode::<ProduceRequest>(&segments.concat(), version).topic_data.len(), 0);
     }
 }
 
-fn produced(version: i16) -> ProduceResponse {
+fn produce_response(version: i16) -> ProduceResponse {
     let text = |text: &str| Some(StrBytes::from_string(text.to_owned()));
     let refused =
         BatchIndexAndErrorMessage::default().with_batch_index(5).with_batch_index_error_message(text("too old"));
@@ -220,14 +227,14 @@ fn produced(version: i16) -> ProduceResponse {
 #[test]
 fn produce_responses_that_kafka_protocol_writes_are_read() {
     for version in produce::VERSIONS {
-        let body = encode(&produced(version), version);
+        let body = encode(&produce_response(version), version);
         let response = produce::Response::read(version, &body).unwrap();
         assert_eq!(response.throttle_ms, 21);
         let [fine, bad, moved] = &response.partitions[..] else { panic!("{response:?}") };
         assert_eq!((fine.topic, fine.partition, fine.error, fine.base_offset), ("out", 1, 0, 1_000));
         assert_eq!((fine.append_time_ms, fine.log_start_offset, fine.message, fine.leader), (-1, 17, None, None));
         assert_eq!((bad.topic, bad.error, bad.message, bad.base_offset), ("out", 87, Some("invalid record"), -1));
-        let refused: Vec<_> = bad.refused.iter().map(|refused| (refused.number, refused.message)).collect();
+        let refused: Vec<_> = bad.record_errors.iter().map(|error| (error.index, error.message)).collect();
         assert_eq!(refused, [(5, Some("too old")), (6, None)]);
         assert_eq!((moved.topic, moved.error), ("log", 6));
         assert_eq!(moved.leader, (version >= 10).then_some((4, 9)));
@@ -235,9 +242,9 @@ fn produce_responses_that_kafka_protocol_writes_are_read() {
 }
 
 #[test]
-fn produce_response_that_is_cut_off_or_too_long_is_malformed() {
+fn truncated_or_overlong_produce_response_is_malformed() {
     for version in produce::VERSIONS {
-        let body = encode(&produced(version), version);
+        let body = encode(&produce_response(version), version);
         for end in 0..body.len() {
             let read = produce::Response::read(version, &body[..end]);
             assert_eq!(read, Err(Malformed("Produce")), "version {version}, {end} bytes");
@@ -255,7 +262,7 @@ fn produce_response_that_is_cut_off_or_too_long_is_malformed() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_without_panic(bytes in vec(prop_oneof![Just(0_u8), 0..6_u8, any::<u8>()], 0..200)) {
+    fn arbitrary_bytes_cause_no_panic(bytes in vec(prop_oneof![Just(0_u8), 0..6_u8, any::<u8>()], 0..200)) {
         if let Ok(response) = Response::read(&bytes) {
             response.partitions().for_each(|partition| assert!(partition.records_range().end <= bytes.len()));
         }

@@ -1,4 +1,4 @@
-//! Numbers, texts and counts are read as they were written, and never beyond the input.
+//! Numbers, texts and counts are read as they were written, and no byte beyond the input is read.
 
 use proptest::prelude::*;
 
@@ -14,9 +14,9 @@ fn numbers_are_read_as_they_were_written() {
         assert_eq!(bytes.len(), varint_bytes(number), "{number}");
         let mut scratch = Scratch::new();
         scratch.varint(number);
-        let mut other = vec![9];
-        scratch.flush(&mut other);
-        assert_eq!(other[1..], bytes);
+        let mut flushed = vec![9];
+        scratch.flush(&mut flushed);
+        assert_eq!(flushed[1..], bytes);
         for end in 0..bytes.len() {
             assert_eq!((varint(&bytes[..end]), varlong(&bytes[..end])), (None, None), "{number}, {end} bytes");
         }
@@ -26,24 +26,24 @@ fn numbers_are_read_as_they_were_written() {
 }
 
 #[test]
-fn endless_numbers_are_refused() {
-    let endless = [0xff; 20];
-    assert_eq!((varint(&endless), varlong(&endless)), (None, None));
-    let mut five = [0x80_u8; 6];
-    five[5] = 1;
-    assert_eq!(varint(&five), None, "six bytes");
-    assert_eq!(varlong(&five), Some((1 << 34, &[][..])));
+fn varints_without_end_are_refused() {
+    let unending = [0xff; 20];
+    assert_eq!((varint(&unending), varlong(&unending)), (None, None));
+    let mut six_bytes = [0x80_u8; 6];
+    six_bytes[5] = 1;
+    assert_eq!(varint(&six_bytes), None);
+    assert_eq!(varlong(&six_bytes), Some((1 << 34, &[][..])));
     // A longer encoding than necessary, as some clients write.
     assert_eq!(varint(&[0x82, 0x80, 0, 5]), Some((1, &[5][..])));
 }
 
 #[test]
-fn counted_bytes_stay_within_the_input() {
-    assert_eq!(counted(&[1, 9]), Some((None, &[9][..])));
-    assert_eq!(counted(&[0, 9]), Some((Some(&[][..]), &[9][..])));
-    assert_eq!(counted(&[4, 8, 9, 7]), Some((Some(&[8, 9][..]), &[7][..])));
+fn prefixed_bytes_stay_within_the_input() {
+    assert_eq!(prefixed_bytes(&[1, 9]), Some((None, &[9][..])));
+    assert_eq!(prefixed_bytes(&[0, 9]), Some((Some(&[][..]), &[9][..])));
+    assert_eq!(prefixed_bytes(&[4, 8, 9, 7]), Some((Some(&[8, 9][..]), &[7][..])));
     for broken in [&[][..], &[4, 8], &[3], &[0xfe, 0xff, 0xff, 0xff, 0x0f, 0]] {
-        assert_eq!(counted(broken), None, "{broken:?}");
+        assert_eq!(prefixed_bytes(broken), None, "{broken:?}");
     }
 }
 
@@ -68,7 +68,7 @@ fn texts_are_utf8_or_null() {
     let mut reader = Reader::new(&bytes);
     assert_eq!((reader.text(), reader.compact_text()), (Some(Some("zürich")), Some(Some("orders"))));
     assert_eq!((reader.text(), reader.compact_text()), (Some(None), Some(None)));
-    assert_eq!((reader.at(), reader.rest().len()), (bytes.len(), 0));
+    assert_eq!((reader.position(), reader.rest().len()), (bytes.len(), 0));
     assert_eq!(Reader::new(&[0, 1, 0xff]).text(), None);
     assert_eq!(Reader::new(&[2, 0xff]).compact_text(), None);
     assert_eq!(Reader::new(&[0xff, 0xfe, 0, 0]).text(), None);
@@ -78,7 +78,7 @@ fn texts_are_utf8_or_null() {
 }
 
 #[test]
-fn tags_are_offered_and_skipped() {
+fn tagged_fields_are_passed_to_the_callback() {
     let bytes = [2, 0, 2, 8, 9, 5, 1, 7, 42];
     let mut reader = Reader::new(&bytes);
     let mut seen = Vec::new();

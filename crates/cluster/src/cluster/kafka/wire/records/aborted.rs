@@ -1,4 +1,4 @@
-//! Skips aborted transactions, as a reader at read_committed has to (KIP-98).
+//! Skips aborted transactions, as a reader with the isolation level read_committed has to (KIP-98).
 //!
 //! A broker sends a partition's batches up to the last stable offset, including those of aborted transactions, and with
 //! them a list of the aborted transactions: the producer and the first offset of each. From that offset on, the
@@ -11,24 +11,24 @@ use super::{Batch, Control, Error};
 /// A transaction that was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedTransaction {
-    /// Its producer.
+    /// The id of its producer.
     pub producer_id: i64,
-    /// Where it begins, possibly before the fetched batches.
+    /// The offset at which it begins, possibly before the fetched batches.
     pub first_offset: i64,
 }
 
-/// Selects the batches to skip in one partition's part of one response: call [`Aborted::begin`], then
-/// [`Aborted::admits`] for each batch in order.
+/// Selects the batches to skip in one partition's part of one response: call [`AbortedFilter::begin`], then
+/// [`AbortedFilter::admits`] for each batch in order.
 #[derive(Clone, Debug, Default)]
-pub struct Aborted {
-    /// Transactions that begin further on, the nearest last.
+pub struct AbortedFilter {
+    /// Transactions that begin after the current batch, the nearest last.
     ahead: Vec<AbortedTransaction>,
     /// Producers whose transactions are being skipped.
     producers: HashSet<i64>,
 }
 
-impl Aborted {
-    /// Starts the next response, whose aborted transactions `list` contains.
+impl AbortedFilter {
+    /// Starts the next response. `list` contains its aborted transactions.
     pub fn begin(&mut self, list: impl IntoIterator<Item = AbortedTransaction>) {
         self.producers.clear();
         self.ahead.clear();
@@ -36,8 +36,8 @@ impl Aborted {
         self.ahead.sort_unstable_by_key(|transaction| std::cmp::Reverse(transaction.first_offset));
     }
 
-    /// Whether readers get the records of the next batch, whose checksum is verified: not those of aborted transactions
-    /// or control batches.
+    /// Whether readers receive the records of the next batch: not those of aborted transactions or of control batches.
+    /// The batch's checksum has to be verified.
     pub fn admits(&mut self, batch: &Batch<'_>) -> Result<bool, Error> {
         while let Some(next) = self.ahead.pop_if(|next| next.first_offset <= batch.last_offset) {
             self.producers.insert(next.producer_id);

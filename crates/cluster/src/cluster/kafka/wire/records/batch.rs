@@ -1,4 +1,4 @@
-//! The batches of a fetched partition, and the fields of their heads.
+//! The batches of a fetched partition, and the fields in their heads.
 
 use super::super::primitives::Reader;
 use super::record::Records;
@@ -6,30 +6,30 @@ use super::{
     CHECKED_FROM, CONTROL_BIT, Codec, Error, HEAD_BYTES, LENGTH_END, MAGIC, NONE, STAMPED_BIT, TRANSACTIONAL_BIT,
 };
 
-/// Where a batch's magic is, in every message format so far.
+/// The position of a batch's magic, in every message format so far.
 const MAGIC_AT: usize = 16;
 
 /// The whole batches of a partition's records, in order. A response may end mid-batch when it reaches its size limit:
-/// that last part is not returned here but by [`Batches::started`].
+/// that last part is not an item, but available from [`Batches::partial_batch`].
 #[derive(Clone, Debug)]
 pub struct Batches<'a> {
     rest: &'a [u8],
-    /// The lowest possible next base offset.
-    above: i64,
+    /// The lowest valid base offset of the next batch.
+    base_offset_min: i64,
 }
 
 impl<'a> Batches<'a> {
     /// The batches in a partition's `records` of a Fetch response.
     pub fn new(records: &'a [u8]) -> Self {
-        Self { rest: records, above: 0 }
+        Self { rest: records, base_offset_min: 0 }
     }
 
-    /// The unread rest: after the last whole batch, the beginning of a batch that was cut off, or nothing.
-    pub fn started(&self) -> &'a [u8] {
+    /// The unread bytes: after the last whole batch, the beginning of a truncated batch, or empty.
+    pub fn partial_batch(&self) -> &'a [u8] {
         self.rest
     }
 
-    fn take(&mut self) -> Option<Result<Batch<'a>, Error>> {
+    fn read_next(&mut self) -> Option<Result<Batch<'a>, Error>> {
         let head = self.rest.get(..=MAGIC_AT)?;
         let magic = i8::from_be_bytes([*head.last()?]);
         if magic != MAGIC {
@@ -42,10 +42,10 @@ impl<'a> Batches<'a> {
         let (bytes, rest) = self.rest.split_at_checked(LENGTH_END + length)?;
         let batch = Batch::read(bytes);
         if let Ok(batch) = &batch {
-            if batch.base_offset < self.above {
+            if batch.base_offset < self.base_offset_min {
                 return Some(Err(Error::OUT_OF_ORDER));
             }
-            (self.rest, self.above) = (rest, batch.last_offset.saturating_add(1));
+            (self.rest, self.base_offset_min) = (rest, batch.last_offset.saturating_add(1));
         }
         Some(batch)
     }
@@ -56,28 +56,28 @@ impl<'a> Iterator for Batches<'a> {
 
     /// The next whole batch; `None` after an error.
     fn next(&mut self) -> Option<Self::Item> {
-        let taken = self.take();
-        if let Some(Err(_)) = taken {
+        let next = self.read_next();
+        if let Some(Err(_)) = next {
             self.rest = &[];
         }
-        taken
+        next
     }
 }
 
-/// A batch, borrowed from its response. Its checksum is not verified yet: see [`Batch::check`].
+/// A batch, borrowed from its response. Its checksum is verified only by [`Batch::check`].
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// The offset to which its records' deltas are added. After compaction there may be no record at it.
+    /// The offset to which the records' deltas are added. After compaction, possibly no record has this offset.
     pub base_offset: i64,
-    /// Its last offset; the next batch begins beyond it. After compaction there may be no record at it.
+    /// The last offset; the next batch begins after it. After compaction, possibly no record has this offset.
     pub last_offset: i64,
     /// The epoch of the leader that appended it.
     pub leader_epoch: i32,
     /// All attribute bits.
     pub attributes: i16,
-    /// The timestamp to which its records' deltas are added.
+    /// The timestamp to which the records' deltas are added.
     pub base_timestamp: i64,
-    /// The maximum of its records' timestamps, or the time it was appended ([`Batch::is_stamped`]).
+    /// The maximum of the records' timestamps, or the time of the append ([`Batch::is_stamped`]).
     pub max_timestamp: i64,
     /// The id of its producer, -1 for none.
     pub producer_id: i64,
@@ -85,7 +85,7 @@ pub struct Batch<'a> {
     pub producer_epoch: i16,
     /// The first record's sequence number, -1 for none.
     pub base_sequence: i32,
-    /// How many records it has. After compaction possibly none.
+    /// How many records it has, after compaction possibly 0.
     pub count: i32,
     bytes: &'a [u8],
 }
@@ -123,18 +123,18 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Verifies the checksum. Until then nothing else can be trusted.
+    /// Verifies the checksum. Before that, the other fields cannot be trusted.
     pub fn check(&self) -> Result<(), Error> {
         let is_right = || {
-            let said = self.bytes.get(CHECKED_FROM - 4..CHECKED_FROM)?.try_into().ok().map(u32::from_be_bytes)?;
-            Some(crc32c::crc32c(self.bytes.get(CHECKED_FROM..)?) == said)
+            let stored = self.bytes.get(CHECKED_FROM - 4..CHECKED_FROM)?.try_into().ok().map(u32::from_be_bytes)?;
+            Some(crc32c::crc32c(self.bytes.get(CHECKED_FROM..)?) == stored)
         };
         if is_right() == Some(true) { Ok(()) } else { Err(Error::Damaged("its checksum is wrong")) }
     }
 
     /// How it is compressed.
     pub fn codec(&self) -> Result<Codec, Error> {
-        Codec::of(self.attributes)
+        Codec::from_attributes(self.attributes)
     }
 
     /// Whether it is part of a transaction.
@@ -147,7 +147,7 @@ impl<'a> Batch<'a> {
         self.attributes & CONTROL_BIT != 0
     }
 
-    /// Whether the broker stamped it, with one timestamp for all records, when it was appended.
+    /// Whether the broker set one timestamp for all records when it appended the batch.
     pub fn is_stamped(&self) -> bool {
         self.attributes & STAMPED_BIT != 0
     }
@@ -167,12 +167,12 @@ impl<'a> Batch<'a> {
         self.bytes.get(HEAD_BYTES..).unwrap_or_default()
     }
 
-    /// Its records, given the unpacked [`Batch::payload`].
+    /// Its records, read from the unpacked [`Batch::payload`].
     pub fn records<'b>(&self, unpacked: &'b [u8]) -> Records<'b> {
         Records::new(self, unpacked)
     }
 
-    /// Resumes reading its records: takes the earlier [`Records::rest`] and [`Records::left`], and the offset after the
+    /// Resumes reading the records: takes the earlier [`Records::rest`] and [`Records::left`], and the offset after the
     /// last record that was read, so that the order is still checked.
     pub fn records_from<'b>(&self, rest: &'b [u8], left: usize, next_offset: i64) -> Records<'b> {
         Records::resume(self, rest, left, next_offset)
@@ -199,7 +199,7 @@ pub enum Control {
 }
 
 impl Control {
-    /// Reads a control record's key: its version, then its type; fields that later versions may add are ignored.
+    /// Reads the key of a control record: its version, then its type. Fields that later versions may add are ignored.
     fn read(key: Option<&[u8]>) -> Result<Self, Error> {
         let mut key = Reader::new(key.unwrap_or_default());
         let read = key.i16().zip(key.i16()).filter(|(version, _)| *version >= 0);

@@ -1,4 +1,4 @@
-//! Building a batch in the buffer it will be sent from: room for its head, then its records.
+//! Builds a batch in the buffer from which it will be sent: space for its head, then its records.
 
 use thiserror::Error;
 
@@ -7,22 +7,22 @@ use super::pack::Packer;
 use super::{CHECKED_FROM, Codec, HEAD_BYTES, LENGTH_END, MAGIC, NONE, TRANSACTIONAL_BIT};
 use crate::record::Headers;
 
-/// The most bytes that a record takes besides its tail: its length, attributes and two deltas.
+/// The most bytes that a record takes before its tail: its length, attributes and two deltas.
 pub const RECORD_HEAD_BYTES_MAX: usize = 2 * VARINT_BYTES_MAX + 1 + VARLONG_BYTES_MAX;
 /// The initial capacity of a buffer.
 const BYTES_MIN: usize = 1 << 10;
 
-/// Lengths are numbers of 32 bits.
+/// The largest length of a batch: lengths are signed numbers of 32 bits.
 const BATCH_BYTES_MAX: usize = i32::MAX as usize;
 
-/// A record that does not fit: the batch would reach 2 GiB. Senders bound batches far below that.
+/// The record does not fit, since the batch would reach 2 GiB. Senders limit batches to far less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the record does not fit into the batch, which must stay below 2 GiB")]
 pub struct TooLarge;
 
-/// Who sends a batch, and its place in the sender's sequence.
+/// The producer of a batch, and the batch's position in the producer's sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SealAs {
+pub struct BatchProducer {
     /// The producer's id, -1 for none.
     pub producer_id: i64,
     /// The producer's epoch, -1 for none.
@@ -36,7 +36,7 @@ pub struct SealAs {
 /// A batch that is being built.
 #[derive(Debug)]
 pub struct BatchBuilder {
-    /// Room for the head, then the records.
+    /// Space for the head, then the records.
     bytes: Vec<u8>,
     count: i32,
     base_timestamp: i64,
@@ -67,18 +67,18 @@ impl BatchBuilder {
         self.bytes
     }
 
-    /// Makes room for `bytes` more. The buffer grows to at most `full` bytes unless it needs more; a vector by itself
-    /// would take up to twice as much.
+    /// Makes room for `bytes` more bytes. The buffer grows to at most `full_bytes` unless it needs more; a vector that
+    /// grows by itself would take up to twice as much.
     #[inline]
-    pub fn make_room(&mut self, bytes: usize, full: usize) {
+    pub fn make_room(&mut self, bytes: usize, full_bytes: usize) {
         if self.bytes.capacity() - self.bytes.len() < bytes {
-            self.grow(bytes, full);
+            self.grow(bytes, full_bytes);
         }
     }
 
     #[cold]
-    fn grow(&mut self, bytes: usize, full: usize) {
-        let doubled = self.bytes.capacity().saturating_mul(2).max(BYTES_MIN).min(full);
+    fn grow(&mut self, bytes: usize, full_bytes: usize) {
+        let doubled = self.bytes.capacity().saturating_mul(2).max(BYTES_MIN).min(full_bytes);
         self.bytes.reserve_exact(bytes.max(doubled.saturating_sub(self.bytes.len())));
     }
 
@@ -106,15 +106,15 @@ impl BatchBuilder {
         value: Option<&[u8]>,
         headers: Headers<'_>,
     ) -> Result<(), TooLarge> {
-        let (header_count, header_bytes) = measure(headers);
-        let tail_bytes = counted_bytes(key) + counted_bytes(value) + varint_bytes(header_count) + header_bytes;
-        self.start(timestamp, tail_bytes)?;
-        self.put_counted(key);
-        self.put_counted(value);
+        let (header_count, header_bytes) = measure_headers(headers);
+        let tail_bytes = prefixed_len(key) + prefixed_len(value) + varint_bytes(header_count) + header_bytes;
+        self.push_head(timestamp, tail_bytes)?;
+        self.put_prefixed_bytes(key);
+        self.put_prefixed_bytes(value);
         put_short(&mut self.bytes, header_count);
         for header in headers.iter() {
-            self.put_counted(Some(header.name));
-            self.put_counted(header.value);
+            self.put_prefixed_bytes(Some(header.name));
+            self.put_prefixed_bytes(header.value);
         }
         Ok(())
     }
@@ -123,14 +123,14 @@ impl BatchBuilder {
     /// After an error the batch is unchanged.
     #[inline]
     pub fn push_tail(&mut self, timestamp: i64, tail: &[u8]) -> Result<(), TooLarge> {
-        self.start(timestamp, tail.len())?;
+        self.push_head(timestamp, tail.len())?;
         self.bytes.extend_from_slice(tail);
         Ok(())
     }
 
-    /// Begins a record whose tail takes `tail_bytes`.
+    /// Appends the head of a record whose tail takes `tail_bytes`.
     #[inline(always)]
-    fn start(&mut self, timestamp: i64, tail_bytes: usize) -> Result<(), TooLarge> {
+    fn push_head(&mut self, timestamp: i64, tail_bytes: usize) -> Result<(), TooLarge> {
         let room = BATCH_BYTES_MAX - self.bytes.len().min(BATCH_BYTES_MAX);
         if room < RECORD_HEAD_BYTES_MAX || tail_bytes > room - RECORD_HEAD_BYTES_MAX || self.count == i32::MAX {
             return Err(TooLarge);
@@ -139,43 +139,43 @@ impl BatchBuilder {
             (self.base_timestamp, self.max_timestamp) = (timestamp, timestamp);
         }
         self.max_timestamp = self.max_timestamp.max(timestamp);
-        let (later, number) = (timestamp.wrapping_sub(self.base_timestamp), i64::from(self.count));
-        let length = 1 + varint_bytes(later) + varint_bytes(number) + tail_bytes;
+        let (timestamp_delta, offset_delta) = (timestamp.wrapping_sub(self.base_timestamp), i64::from(self.count));
+        let length = 1 + varint_bytes(timestamp_delta) + varint_bytes(offset_delta) + tail_bytes;
         let mut head = Scratch::new();
         head.varint(length as i64);
         head.byte(0);
-        head.varint(later);
-        head.varint(number);
+        head.varint(timestamp_delta);
+        head.varint(offset_delta);
         head.flush(&mut self.bytes);
         self.count += 1;
         Ok(())
     }
 
     #[inline(always)]
-    fn put_counted(&mut self, bytes: Option<&[u8]>) {
+    fn put_prefixed_bytes(&mut self, bytes: Option<&[u8]>) {
         put_short(&mut self.bytes, bytes.map_or(NONE, |bytes| bytes.len() as i64));
         self.bytes.extend_from_slice(bytes.unwrap_or_default());
     }
 
-    /// Finishes the batch for sending, compressed if that makes it smaller. The caller returns its buffer to
-    /// [`Packer::recycle`] afterwards.
-    pub fn seal(mut self, seal: SealAs, packer: &mut Packer) -> Vec<u8> {
+    /// Finishes the batch for sending, compressed if that makes it smaller. After sending, the caller returns the
+    /// buffer to [`Packer::recycle`].
+    pub fn seal(mut self, seal: BatchProducer, packer: &mut Packer) -> Vec<u8> {
         let records = self.bytes.get(HEAD_BYTES..).unwrap_or_default();
         let packed = packer.pack(records);
         let codec = if packed.is_some() { packer.codec() } else { Codec::None };
-        let built = std::mem::take(&mut self.bytes);
+        let unpacked = std::mem::take(&mut self.bytes);
         let mut batch = match packed {
             Some(packed) => {
-                packer.recycle(built);
+                packer.recycle(unpacked);
                 packed
             }
-            None => built,
+            None => unpacked,
         };
         self.write_head(seal, codec, &mut batch);
         batch
     }
 
-    fn write_head(&self, seal: SealAs, codec: Codec, batch: &mut [u8]) {
+    fn write_head(&self, seal: BatchProducer, codec: Codec, batch: &mut [u8]) {
         let length = batch.len() - LENGTH_END;
         let attributes = codec.bits() | if seal.transactional { TRANSACTIONAL_BIT } else { 0 };
         // The broker sets the base offset and the leader's epoch.
@@ -199,7 +199,7 @@ impl BatchBuilder {
     }
 }
 
-/// Writes the head of a batch, front to back.
+/// Writes the head of a batch from front to back.
 struct Head<'a> {
     batch: &'a mut [u8],
     at: usize,
@@ -212,7 +212,7 @@ impl Head<'_> {
     }
 }
 
-/// Appends a zigzag varint that mostly takes one byte.
+/// Appends a zigzag varint; fast if it takes one byte, as most do.
 #[inline(always)]
 fn put_short(into: &mut Vec<u8>, number: i64) {
     if varint_bytes(number) == 1 {
@@ -224,18 +224,18 @@ fn put_short(into: &mut Vec<u8>, number: i64) {
 }
 
 #[inline(always)]
-fn counted_bytes(bytes: Option<&[u8]>) -> usize {
+fn prefixed_len(bytes: Option<&[u8]>) -> usize {
     let length = bytes.map_or(0, <[u8]>::len);
     varint_bytes(if bytes.is_some() { length as i64 } else { -1 }) + length
 }
 
 /// The count of the headers, and their encoded size in bytes.
 #[inline]
-fn measure(headers: Headers<'_>) -> (i64, usize) {
+fn measure_headers(headers: Headers<'_>) -> (i64, usize) {
     if headers.is_empty() {
         return (0, 0);
     }
     headers.iter().fold((0, 0), |(count, bytes), header| {
-        (count + 1, bytes + counted_bytes(Some(header.name)) + counted_bytes(header.value))
+        (count + 1, bytes + prefixed_len(Some(header.name)) + prefixed_len(header.value))
     })
 }

@@ -1,8 +1,8 @@
-//! Record batches, the form in which records are sent, kept and fetched (magic 2, KIP-98): read in place, and built in
-//! the buffer they are sent from.
+//! Record batches, the form in which records are sent, stored and fetched (magic 2, KIP-98): read in place, and built
+//! in the buffer from which they are sent.
 //!
 //! ```text
-//! at  0  base offset i64         where the batch stands; set by the broker
+//! at  0  base offset i64         of the first record; set by the broker
 //!     8  length i32              of the bytes after it
 //!    12  leader epoch i32        of the leader that appended it; set by the broker
 //!    16  magic i8                2
@@ -10,7 +10,7 @@
 //!    21  attributes i16          bits 0-2 codec, 3 stamped by the broker, 4 transactional, 5 control, 6 delete horizon
 //!    23  last offset i32         difference from the base offset
 //!    27  base timestamp i64      milliseconds; -1 for none
-//!    35  maximum timestamp i64   or when it was appended, if the broker stamps
+//!    35  maximum timestamp i64   or the time of the append, if the broker stamps
 //!    43  producer id i64         -1 for none
 //!    51  producer epoch i16
 //!    53  base sequence i32
@@ -21,15 +21,15 @@
 //! ```
 //!
 //! - [`Batches`] and [`Batch`] read a partition's part of a response, [`Records`] the records of a batch
-//! - [`Aborted`] skips aborted transactions, as a reader at read_committed has to
+//! - [`AbortedFilter`] skips aborted transactions, as a reader with read_committed has to
 //! - [`BatchBuilder`] builds a batch; a [`Packer`] compresses
 //! - [`Unpack`] unpacks, within a bound
 //!
-//! Invariants: nothing is allocated for a record; a batch is passed on only if its checksum is right
-//! ([`Batch::check`]); the checksum does not cover the base offset and the leader epoch, which brokers set, so batches
-//! have to be in order. A record that cannot be read is an error, never a gap.
+//! Invariants: no memory is allocated for a single record. A batch is passed on only if its checksum is right
+//! ([`Batch::check`]). The checksum does not cover the base offset and the leader epoch, which brokers set, so the
+//! order of batches is checked. A record that cannot be read is an error; it is never skipped.
 //!
-//! **Failure**: [`enum@Error`] says what is wrong with the batch; nothing after it is read.
+//! **Failure**: an [`enum@Error`] describes what is wrong with the batch; no later batch is read.
 
 use thiserror::Error;
 
@@ -40,18 +40,18 @@ mod pack;
 mod record;
 mod unpack;
 
-pub use aborted::{Aborted, AbortedTransaction};
+pub use aborted::{AbortedFilter, AbortedTransaction};
 pub use batch::{Batch, Batches, Control};
-pub use builder::{BatchBuilder, RECORD_HEAD_BYTES_MAX, SealAs, TooLarge};
+pub use builder::{BatchBuilder, BatchProducer, RECORD_HEAD_BYTES_MAX, TooLarge};
 pub use pack::{Packer, Unsupported};
 pub use record::{RawHeaders, RawRecord, Records};
-pub use unpack::{Bounded, Rejected, Unpack, Unpacked, strip_xerial};
+pub use unpack::{BoundedUnpacker, Unpack, UnpackError, Unpacked, strip_xerial};
 
-/// Bytes of a batch before its records.
+/// The bytes of a batch before its records.
 pub const HEAD_BYTES: usize = 61;
-/// Where the bytes counted by the length begin.
+/// The position of the first byte that the length counts.
 const LENGTH_END: usize = 12;
-/// Where the bytes covered by the checksum begin.
+/// The position of the first byte that the checksum covers.
 const CHECKED_FROM: usize = 21;
 /// The batch format that is read and written.
 const MAGIC: i8 = 2;
@@ -63,7 +63,7 @@ const STAMPED_BIT: i16 = 0x08;
 const TRANSACTIONAL_BIT: i16 = 0x10;
 const CONTROL_BIT: i16 = 0x20;
 
-/// What is wrong with a batch.
+/// The defect of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Error {
     /// It is inconsistent, or its checksum is wrong: refetching helps if it was damaged in transit.
@@ -83,12 +83,12 @@ pub enum Error {
 /// How a batch is compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Codec {
-    /// Not at all.
+    /// Uncompressed.
     #[default]
     None,
     /// gzip.
     Gzip,
-    /// snappy, in the frame of Java's library or without one.
+    /// snappy, in the frame of Java's library or without a frame.
     Snappy,
     /// A frame of lz4.
     Lz4,
@@ -97,15 +97,15 @@ pub enum Codec {
 }
 
 impl Error {
-    /// A batch is out of order: its base offset is wrong, or that of the batch before it.
+    /// A batch is out of order: its base offset is wrong, or the base offset of the preceding batch.
     pub const OUT_OF_ORDER: Self = Self::Damaged("its base offset is below the end of the preceding batch");
 }
 
 impl Codec {
-    /// All of them.
+    /// All codecs.
     pub const ALL: [Self; 5] = [Self::None, Self::Gzip, Self::Snappy, Self::Lz4, Self::Zstd];
 
-    fn of(attributes: i16) -> Result<Self, Error> {
+    fn from_attributes(attributes: i16) -> Result<Self, Error> {
         match attributes & CODEC_BITS {
             0 => Ok(Self::None),
             1 => Ok(Self::Gzip),

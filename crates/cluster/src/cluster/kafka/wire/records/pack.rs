@@ -1,4 +1,4 @@
-//! Compressing batches, each codec framed as Kafka's own clients frame it, and reusing buffers.
+//! Compresses batches, with each codec's frame as Kafka's own clients write it, and reuses buffers.
 
 use std::io::Write;
 
@@ -9,16 +9,16 @@ use thiserror::Error;
 
 use super::{Codec, HEAD_BYTES};
 
-/// The magic of Java's snappy library; its version and the lowest version that can read it follow.
+/// The magic of Java's snappy library. The library's version and the lowest version that can read the frame follow it.
 pub(super) const XERIAL_MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
 pub(super) const XERIAL_VERSIONS: [u8; 8] = [0, 0, 0, 1, 0, 0, 0, 1];
 /// The size of the blocks that Java's library compresses.
 const XERIAL_BLOCK_BYTES: usize = 32 << 10;
-/// Up to this level librdkafka compresses lz4 in the same way; higher levels need another library.
+/// The highest level of lz4: up to it librdkafka compresses in the same way; higher levels need another library.
 const LZ4_LEVEL_MAX: i32 = 2;
 const GZIP_LEVEL_MAX: i32 = 9;
-/// The most bytes that the buffers kept for reuse may take. Batches are built in them, packed into them and sent from
-/// them: a buffer that one step does not need, another uses.
+/// The most bytes of the buffers that are kept for reuse. Batches are built in them, packed into them and sent from
+/// them: a buffer that one step no longer needs is used by another step.
 const BUFFERS_BYTES_MAX: usize = 8 << 20;
 
 /// A level that is not available for its codec.
@@ -40,8 +40,8 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// Compresses with `codec` at `level`, `None` or -1 for the codec's default: gzip 0 to 9, zstd the levels of its
-    /// library, lz4 0 to 2 (which are the same), snappy 0.
+    /// A packer that compresses with `codec` at `level`, `None` or -1 for the codec's default. The levels: gzip 0 to 9,
+    /// zstd those of its library, lz4 0 to 2 (which are the same), snappy 0.
     pub fn new(codec: Codec, level: Option<i32>) -> Result<Self, Unsupported> {
         let level = level.filter(|level| *level != -1);
         let is_available = |level: i32| match codec {
@@ -79,18 +79,18 @@ impl Packer {
         &mut self,
         choose: impl FnOnce(&mut dyn Iterator<Item = (usize, usize)>) -> Option<(usize, usize)>,
     ) -> Vec<u8> {
-        let chosen = choose(&mut self.buffers.iter().map(Vec::capacity).enumerate());
-        let mut buffer = chosen.map(|(at, _)| self.buffers.swap_remove(at)).unwrap_or_default();
+        let choice = choose(&mut self.buffers.iter().map(Vec::capacity).enumerate());
+        let mut buffer = choice.map(|(index, _)| self.buffers.swap_remove(index)).unwrap_or_default();
         buffer.clear();
         buffer
     }
 
-    /// Packs `records` behind room for the batch's head; `None` if that saves nothing.
+    /// Packs `records`, after space for the batch's head; `None` if the result is not smaller.
     pub(super) fn pack(&mut self, records: &[u8]) -> Option<Vec<u8>> {
         if self.codec == Codec::None {
             return None;
         }
-        // The smallest buffer: the largest are left for building.
+        // The smallest buffer is used here: the largest remain for building.
         let mut into = self.take(|buffers| buffers.min_by_key(|(_, bytes)| *bytes));
         into.resize(HEAD_BYTES, 0);
         let packed = match self.codec {
@@ -128,7 +128,7 @@ fn gzip(records: &[u8], level: Option<i32>, into: Vec<u8>) -> Option<Vec<u8>> {
     encoder.finish().ok()
 }
 
-/// Java's reader accepts independent blocks only.
+/// Compresses in independent blocks: Java's reader accepts no others.
 fn lz4(records: &[u8], into: Vec<u8>) -> Option<Vec<u8>> {
     let info = FrameInfo::new().block_mode(BlockMode::Independent).block_size(BlockSize::Max64KB);
     let mut encoder = FrameEncoder::with_frame_info(info, into);

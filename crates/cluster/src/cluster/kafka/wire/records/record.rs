@@ -1,6 +1,6 @@
 //! The records of an unpacked batch.
 
-use super::super::primitives::{counted, size, varlong};
+use super::super::primitives::{non_negative, prefixed_bytes, varlong};
 use super::{Batch, Error};
 use crate::record::HeaderBuf;
 
@@ -13,7 +13,7 @@ const RECORD_BYTES_MIN: usize = 7;
 /// A record, borrowed from its unpacked batch. It is well formed, headers included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawRecord<'a> {
-    /// Its offset.
+    /// The offset.
     pub offset: i64,
     /// Milliseconds since the epoch, -1 for none.
     pub timestamp: i64,
@@ -21,11 +21,11 @@ pub struct RawRecord<'a> {
     pub key: Option<&'a [u8]>,
     /// The value's bytes, `None` for null.
     pub value: Option<&'a [u8]>,
-    /// How many headers it has.
+    /// How many headers the record has.
     pub header_count: usize,
     /// The encoded headers, without their count.
     pub headers_raw: &'a [u8],
-    /// All bytes that do not depend on its position: from the key's length to the end of the headers. See
+    /// All bytes that do not depend on the record's position: from the key's length to the end of the headers. See
     /// [`super::BatchBuilder::push_tail`].
     pub tail: &'a [u8],
 }
@@ -64,9 +64,9 @@ impl<'a> Iterator for RawHeaders<'a> {
 /// Takes a header's name and value off the front.
 #[inline(always)]
 fn header<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Option<&'a [u8]>)> {
-    let (name, behind) = counted(rest)?;
-    let (value, behind) = counted(behind)?;
-    *rest = behind;
+    let (name, after) = prefixed_bytes(rest)?;
+    let (value, after) = prefixed_bytes(after)?;
+    *rest = after;
     Some((name?, value))
 }
 
@@ -76,8 +76,8 @@ pub struct Records<'a> {
     rest: &'a [u8],
     left: usize,
     base_offset: i64,
-    /// The lowest possible delta of the next offset; `last_delta` is the highest.
-    above: i64,
+    /// The lowest valid offset delta of the next record; `last_delta` is the highest.
+    next_delta_min: i64,
     last_delta: i64,
     base_timestamp: i64,
     /// The timestamp of all records, if the broker stamped the batch.
@@ -90,18 +90,18 @@ impl<'a> Records<'a> {
             rest: unpacked,
             left: usize::try_from(batch.count).unwrap_or(0),
             base_offset: batch.base_offset,
-            above: 0,
+            next_delta_min: 0,
             last_delta: batch.last_offset - batch.base_offset,
             base_timestamp: batch.base_timestamp,
             stamp: batch.is_stamped().then_some(batch.max_timestamp),
         }
     }
 
-    /// Resumes where another has stopped: takes its [`Records::rest`] and [`Records::left`], and the lowest possible
-    /// next offset.
+    /// Resumes where an earlier `Records` stopped: takes its [`Records::rest`] and [`Records::left`], and the lowest
+    /// valid offset of the next record.
     pub(super) fn resume(batch: &Batch<'_>, rest: &'a [u8], left: usize, next_offset: i64) -> Self {
-        let above = next_offset.saturating_sub(batch.base_offset).max(0);
-        Self { left, above, ..Self::new(batch, rest) }
+        let next_delta_min = next_offset.saturating_sub(batch.base_offset).max(0);
+        Self { left, next_delta_min, ..Self::new(batch, rest) }
     }
 
     /// The bytes of the unread records.
@@ -115,35 +115,36 @@ impl<'a> Records<'a> {
     }
 
     #[inline(always)]
-    fn take(&mut self) -> Result<RawRecord<'a>, Error> {
-        const SHAPE: Error = Error::Damaged("a record does not match its length, or its length exceeds the batch");
-        let (offset_delta, timestamp_delta, record) = self.cut().ok_or(SHAPE)?;
-        if offset_delta < self.above || offset_delta > self.last_delta {
+    fn read_next(&mut self) -> Result<RawRecord<'a>, Error> {
+        const INVALID_LENGTH: Error =
+            Error::Damaged("a record does not match its length, or its length exceeds the batch");
+        let (offset_delta, timestamp_delta, record) = self.split_record().ok_or(INVALID_LENGTH)?;
+        if offset_delta < self.next_delta_min || offset_delta > self.last_delta {
             return Err(Error::Damaged("a record's offset is out of order, or beyond the batch's last"));
         }
-        self.above = offset_delta + 1;
+        self.next_delta_min = offset_delta + 1;
         let timestamp = self.stamp.unwrap_or(self.base_timestamp.wrapping_add(timestamp_delta));
         Ok(RawRecord { offset: self.base_offset + offset_delta, timestamp, ..record })
     }
 
     /// The next record's offset delta and timestamp delta, and the record without its offset and timestamp.
     #[inline(always)]
-    fn cut(&mut self) -> Option<(i64, i64, RawRecord<'a>)> {
-        let (length, rest) = size(self.rest)?;
+    fn split_record(&mut self) -> Option<(i64, i64, RawRecord<'a>)> {
+        let (length, rest) = non_negative(self.rest)?;
         let (record, rest) = rest.split_at_checked(length)?;
         self.rest = rest;
         let (_attributes, rest) = record.split_first()?;
         let (timestamp_delta, rest) = varlong(rest)?;
-        let (offset_delta, tail) = size(rest)?;
-        let (key, rest) = counted(tail)?;
-        let (value, rest) = counted(rest)?;
-        let (header_count, headers_raw) = size(rest)?;
-        let are_whole = match header_count {
+        let (offset_delta, tail) = non_negative(rest)?;
+        let (key, rest) = prefixed_bytes(tail)?;
+        let (value, rest) = prefixed_bytes(rest)?;
+        let (header_count, headers_raw) = non_negative(rest)?;
+        let are_headers_valid = match header_count {
             0 => headers_raw.is_empty(),
             count => are_headers(count, headers_raw),
         };
         let record = RawRecord { offset: 0, timestamp: 0, key, value, header_count, headers_raw, tail };
-        are_whole.then_some((offset_delta as i64, timestamp_delta, record))
+        are_headers_valid.then_some((offset_delta as i64, timestamp_delta, record))
     }
 }
 
@@ -161,19 +162,19 @@ impl<'a> Iterator for Records<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let taken = match self.left {
+        let next = match self.left {
             0 if self.rest.is_empty() => return None,
             0 => Err(Error::Damaged("bytes follow its last record")),
-            _ => self.take(),
+            _ => self.read_next(),
         };
-        match taken {
+        match next {
             Ok(_) => self.left -= 1,
             Err(_) => (self.left, self.rest) = (0, &[]),
         }
-        Some(taken)
+        Some(next)
     }
 
-    /// Limited by the bytes that are left, whatever the head says: callers may reserve memory for it.
+    /// The upper bound is limited by the unread bytes, whatever the head claims: callers may reserve memory for it.
     fn size_hint(&self) -> (usize, Option<usize>) {
         (0, Some(self.left.min(self.rest.len() / RECORD_BYTES_MIN) + 1))
     }

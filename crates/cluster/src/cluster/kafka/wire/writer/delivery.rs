@@ -1,25 +1,26 @@
-//! What the codes of Kafka's responses mean for a batch, for a call to a coordinator, and for the writer's caller.
+//! What the error codes of Kafka's responses mean for a batch, for a request to a coordinator, and for the writer's
+//! caller.
 //!
-//! The names are those of `org.apache.kafka.common.protocol.Errors`; who throws what, and when, is in
-//! `ReplicaManager`, `ProducerStateManager`, `TransactionCoordinator` and `GroupCoordinatorService`.
+//! The names are those of `org.apache.kafka.common.protocol.Errors`; the errors are thrown in `ReplicaManager`,
+//! `ProducerStateManager`, `TransactionCoordinator` and `GroupCoordinatorService`.
 //!
-//! **Failure**: after an unknown code the transaction must be aborted; in the answer to a commit, an unknown code
+//! **Failure**: after an unknown code the transaction must be aborted; in the response to a commit, an unknown code
 //! leaves the outcome unknown.
 
 use kafka_protocol::ResponseError;
 
 use super::super::code;
 
-/// What to do about a [`WriteError`].
+/// What the caller has to do about a [`WriteError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteErrorKind {
     /// Temporary: the same call may be repeated.
     Retry,
-    /// The transaction must be aborted; the writer can go on.
+    /// The transaction must be aborted; the writer can be used again afterwards.
     Abort,
-    /// Another writer has taken this one's place, or this one can no longer be trusted: drop it.
+    /// Another writer has taken this one's place, or this one can no longer be trusted: drop this writer.
     Fenced,
-    /// The request may or may not have taken effect: drop the writer, and find out.
+    /// The request may or may not have taken effect: drop the writer, and find out which.
     Unknown,
     /// A person has to change something.
     Refused,
@@ -31,7 +32,7 @@ pub enum WriteErrorKind {
 pub struct WriteError {
     /// What to do about it.
     pub kind: WriteErrorKind,
-    /// Kafka's code, if a broker gave one.
+    /// Kafka's error code, if a broker returned one.
     pub code: Option<i16>,
     /// What happened, in lower case and without a full stop.
     pub message: String,
@@ -44,13 +45,13 @@ impl WriteError {
     }
 
     /// The operation that failed, if a broker's code is all that is known about the reason.
-    pub fn what(&self) -> Option<&str> {
+    pub fn operation(&self) -> Option<&str> {
         self.message.strip_suffix(&describe(self.code?))?.strip_suffix(": ")
     }
 
     /// A broker's error.
-    pub(super) fn coded(kind: WriteErrorKind, what: &str, code: i16) -> Self {
-        Self { kind, code: Some(code), message: format!("{what}: {}", describe(code)) }
+    pub(super) fn coded(kind: WriteErrorKind, operation: &str, code: i16) -> Self {
+        Self { kind, code: Some(code), message: format!("{operation}: {}", describe(code)) }
     }
 }
 
@@ -67,29 +68,29 @@ pub(super) fn describe(code: i16) -> String {
 pub(super) enum BatchOutcome {
     /// It is in the log.
     Done,
-    /// It is sent again, with the same sequence.
-    Again {
+    /// It has to be sent again, with the same sequence.
+    Retry {
         /// Whether another broker may lead the partition by now.
         moved: bool,
     },
     /// The broker lacks the batch before it.
     Gap,
-    /// It is too large: two halves of it may not be.
+    /// It is too large; its halves may be small enough.
     TooLarge,
     /// One of its records will never be accepted.
     Refused,
     /// The transaction can only be aborted.
     Abort,
-    /// The writer is lost.
+    /// The writer can no longer be used.
     Fenced,
     /// A person has to change something.
     Denied,
 }
 
-/// What a Produce response's code means.
-pub(super) fn of_batch(answer: i16) -> BatchOutcome {
+/// What the error code of a Produce response means.
+pub(super) fn batch_outcome(error_code: i16) -> BatchOutcome {
     use code::*;
-    match answer {
+    match error_code {
         NONE | DUPLICATE_SEQUENCE_NUMBER => BatchOutcome::Done,
         NOT_LEADER_OR_FOLLOWER
         | LEADER_NOT_AVAILABLE
@@ -98,7 +99,7 @@ pub(super) fn of_batch(answer: i16) -> BatchOutcome {
         | REPLICA_NOT_AVAILABLE
         | KAFKA_STORAGE_ERROR
         | FENCED_LEADER_EPOCH
-        | UNKNOWN_LEADER_EPOCH => BatchOutcome::Again { moved: true },
+        | UNKNOWN_LEADER_EPOCH => BatchOutcome::Retry { moved: true },
         REQUEST_TIMED_OUT
         | BROKER_NOT_AVAILABLE
         | NETWORK_EXCEPTION
@@ -108,7 +109,7 @@ pub(super) fn of_batch(answer: i16) -> BatchOutcome {
         | COORDINATOR_NOT_AVAILABLE
         | NOT_COORDINATOR
         | CONCURRENT_TRANSACTIONS
-        | THROTTLING_QUOTA_EXCEEDED => BatchOutcome::Again { moved: false },
+        | THROTTLING_QUOTA_EXCEEDED => BatchOutcome::Retry { moved: false },
         OUT_OF_ORDER_SEQUENCE_NUMBER => BatchOutcome::Gap,
         MESSAGE_TOO_LARGE | RECORD_LIST_TOO_LARGE => BatchOutcome::TooLarge,
         INVALID_TIMESTAMP | INVALID_RECORD | CORRUPT_MESSAGE => BatchOutcome::Refused,
@@ -120,29 +121,29 @@ pub(super) fn of_batch(answer: i16) -> BatchOutcome {
     }
 }
 
-/// What a response means for a call to a coordinator.
+/// What a response means for a request to a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallOutcome {
+pub(super) enum RequestOutcome {
     /// It took effect.
     Done,
-    /// It did not take effect, and is to be repeated.
-    Again,
-    /// It is to be repeated, perhaps at another coordinator.
+    /// It did not take effect, and has to be repeated.
+    Retry,
+    /// It has to be repeated, perhaps at another coordinator.
     Moved,
     /// The transaction can only be aborted.
     Abort,
-    /// The writer is lost.
+    /// The writer can no longer be used.
     Fenced,
     /// A person has to change something.
     Denied,
 }
 
-/// What a code means in a call to a coordinator.
-pub(super) fn of_call(answer: i16) -> CallOutcome {
+/// What the error code of a coordinator's response means.
+pub(super) fn request_outcome(error_code: i16) -> RequestOutcome {
     use code::*;
-    match answer {
-        NONE => CallOutcome::Done,
-        NOT_COORDINATOR | COORDINATOR_NOT_AVAILABLE => CallOutcome::Moved,
+    match error_code {
+        NONE => RequestOutcome::Done,
+        NOT_COORDINATOR | COORDINATOR_NOT_AVAILABLE => RequestOutcome::Moved,
         COORDINATOR_LOAD_IN_PROGRESS
         | CONCURRENT_TRANSACTIONS
         | OPERATION_NOT_ATTEMPTED
@@ -152,20 +153,20 @@ pub(super) fn of_call(answer: i16) -> CallOutcome {
         | NETWORK_EXCEPTION
         | NOT_ENOUGH_REPLICAS
         | NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        | THROTTLING_QUOTA_EXCEEDED => CallOutcome::Again,
+        | THROTTLING_QUOTA_EXCEEDED => RequestOutcome::Retry,
         INVALID_PRODUCER_EPOCH | PRODUCER_FENCED | INVALID_PRODUCER_ID_MAPPING | INVALID_TXN_STATE => {
-            CallOutcome::Fenced
+            RequestOutcome::Fenced
         }
-        code if is_denied(code) => CallOutcome::Denied,
-        _ => CallOutcome::Abort,
+        code if is_denied(code) => RequestOutcome::Denied,
+        _ => RequestOutcome::Abort,
     }
 }
 
 /// Whether a permission has to be granted, or a setting corrected.
-fn is_denied(answer: i16) -> bool {
+fn is_denied(error_code: i16) -> bool {
     use code::*;
     matches!(
-        answer,
+        error_code,
         TOPIC_AUTHORIZATION_FAILED
             | GROUP_AUTHORIZATION_FAILED
             | CLUSTER_AUTHORIZATION_FAILED
@@ -182,8 +183,8 @@ fn is_denied(answer: i16) -> bool {
 }
 
 /// Whether a broker denies access to a topic.
-pub(super) fn denies_topic(answer: i16) -> bool {
-    matches!(answer, code::TOPIC_AUTHORIZATION_FAILED | code::INVALID_TOPIC_EXCEPTION)
+pub(super) fn denies_topic(error_code: i16) -> bool {
+    matches!(error_code, code::TOPIC_AUTHORIZATION_FAILED | code::INVALID_TOPIC_EXCEPTION)
 }
 
 #[cfg(test)]
@@ -192,32 +193,32 @@ mod tests {
 
     #[test]
     fn only_no_error_and_duplicate_sequence_count_as_success() {
-        for answer in -1..=200 {
-            let is_done = answer == code::NONE || answer == code::DUPLICATE_SEQUENCE_NUMBER;
-            assert_eq!(of_batch(answer) == BatchOutcome::Done, is_done, "{answer}");
-            assert_eq!(of_call(answer) == CallOutcome::Done, answer == code::NONE, "{answer}");
+        for error_code in -1..=200 {
+            let is_done = error_code == code::NONE || error_code == code::DUPLICATE_SEQUENCE_NUMBER;
+            assert_eq!(batch_outcome(error_code) == BatchOutcome::Done, is_done, "{error_code}");
+            assert_eq!(request_outcome(error_code) == RequestOutcome::Done, error_code == code::NONE, "{error_code}");
         }
     }
 
     #[test]
     fn failed_operation_is_separated_from_the_code() {
         let error = WriteError::coded(WriteErrorKind::Refused, "adding: all of it", code::GROUP_AUTHORIZATION_FAILED);
-        assert_eq!(error.what(), Some("adding: all of it"));
+        assert_eq!(error.operation(), Some("adding: all of it"));
         let error = WriteError { message: "a record is too large".to_owned(), ..error };
-        assert_eq!(error.what(), None);
-        assert_eq!(WriteError::new(WriteErrorKind::Abort, "committing: no answer").what(), None);
+        assert_eq!(error.operation(), None);
+        assert_eq!(WriteError::new(WriteErrorKind::Abort, "committing: no response").operation(), None);
     }
 
     #[test]
     fn lost_identity_is_never_retried() {
         use code::*;
-        for answer in [INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING, INVALID_TXN_STATE] {
-            assert_eq!(of_batch(answer), BatchOutcome::Fenced);
-            assert_eq!(of_call(answer), CallOutcome::Fenced);
+        for error_code in [INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING, INVALID_TXN_STATE] {
+            assert_eq!(batch_outcome(error_code), BatchOutcome::Fenced);
+            assert_eq!(request_outcome(error_code), RequestOutcome::Fenced);
         }
         // A group that refuses a membership leaves the writer usable.
-        for answer in [ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS] {
-            assert_eq!(of_call(answer), CallOutcome::Abort);
+        for error_code in [ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS] {
+            assert_eq!(request_outcome(error_code), RequestOutcome::Abort);
         }
     }
 }

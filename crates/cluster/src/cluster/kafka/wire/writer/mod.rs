@@ -7,9 +7,9 @@
 //!
 //! - `types`: its inputs and outputs; `send`: handing records over
 //! - `partition`: batches on their way to one partition, and their sequences
-//! - `produce`: which batches are sent where, and when; `answer`: what the answers mean for each batch
-//! - `calls`: requests to coordinators; `replies`: their answers
-//! - `ending`: the steps of opening, committing and aborting; `session`: the producer's identity
+//! - `produce`: which batches are sent where, and when; `produce_responses`: what the responses mean for each batch
+//! - `coordinator_requests`: requests to coordinators; `coordinator_responses`: their responses
+//! - `lifecycle`: the steps of opening, committing and aborting; `session`: the producer's identity
 //! - `delivery`: what Kafka's error codes mean
 //!
 //! Invariants: a batch keeps its sequence until it is in the log or dropped with its transaction; the batches of a
@@ -25,24 +25,24 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use self::calls::{Call, Seat};
+use self::coordinator_requests::{Coordinator, CoordinatorRequest};
 pub use self::delivery::{WriteError, WriteErrorKind};
-use self::ending::{Aborting, Commit};
-use self::partition::{Membership, Partition};
-use self::produce::Produce;
+use self::lifecycle::{Abort, Commit};
+use self::partition::{Partition, TransactionMembership};
+use self::produce::ProduceRequest;
 use self::session::Session;
 pub use self::types::{Failure, Group, NewRecord, Offset, Slot, Ticket, Transactions, WriteSettings};
 use super::brokers::{Brokers, Event, RequestId};
 use super::mistakes::{Mistake, is_on};
 use super::records::{Packer, Unsupported};
 
-mod answer;
-mod calls;
+mod coordinator_requests;
+mod coordinator_responses;
 mod delivery;
-mod ending;
+mod lifecycle;
 mod partition;
 mod produce;
-mod replies;
+mod produce_responses;
 mod send;
 mod session;
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod types;
 enum State {
     /// It has no identity yet.
     New,
-    /// It is getting one; given up at this time.
+    /// It is getting one, until this deadline.
     Opening(Instant),
     /// No transaction is open.
     Idle,
@@ -63,7 +63,7 @@ enum State {
     /// The transaction is being committed.
     Committing(Box<Commit>),
     /// The transaction is being aborted.
-    Aborting(Aborting),
+    Aborting(Abort),
     /// The writer can no longer be used.
     Lost,
 }
@@ -80,46 +80,46 @@ pub struct Writer {
     slots: HashMap<Arc<str>, HashMap<i32, usize, ahash::RandomState>, ahash::RandomState>,
     /// Topics that [`Brokers`] has not been asked to watch yet.
     unwatched: Vec<Arc<str>>,
-    /// Partitions that are part of the transaction, or have batches.
-    active: Vec<usize>,
-    /// Bytes of records that are held.
-    held: usize,
-    /// Whether there was no room: batches are then sent before they are full.
-    is_pressed: bool,
+    /// Slots of the partitions that are part of the transaction, or have batches.
+    active_slots: Vec<usize>,
+    /// Bytes of the records that were handed over and are not in the log.
+    held_bytes: usize,
+    /// Whether a record was refused for lack of room: batches are then sent before they are full.
+    lacks_room: bool,
     /// Whether batches are sent before they are full, until the transaction ends.
     is_flushing: bool,
     /// Compresses batches, and keeps the buffers of delivered ones for reuse.
     packer: Packer,
-    /// Requests to coordinators under way.
-    calls: Vec<Call>,
-    /// Produce requests under way.
-    produces: HashMap<RequestId, Produce, ahash::RandomState>,
+    /// Pending requests to coordinators.
+    coordinator_requests: Vec<CoordinatorRequest>,
+    /// Pending Produce requests.
+    produce_requests: HashMap<RequestId, ProduceRequest, ahash::RandomState>,
     /// The coordinator of the transactional id.
-    txn: Seat,
+    transaction_coordinator: Coordinator,
     /// The coordinator of the group.
-    group: Seat,
-    /// The group whose offsets were committed last, and probably will be again.
+    group_coordinator: Coordinator,
+    /// The group whose offsets were committed last, and will probably be committed next.
     group_id: Option<Arc<str>>,
-    /// Whether the transaction may be open at its coordinator.
-    is_started: bool,
+    /// Whether the coordinator may have opened the transaction.
+    may_be_open: bool,
     /// Whether the group is part of the transaction.
-    has_group: bool,
-    /// The code with which a coordinator last put off a call; `None` once a call has succeeded.
-    delayed_by: Option<i16>,
+    has_added_group: bool,
+    /// The code with which a coordinator last delayed a request; `None` once a request has succeeded.
+    last_delay_code: Option<i16>,
     /// Why the transaction can only be aborted.
     trouble: Option<WriteError>,
     failures: Vec<Failure>,
     delivered: Vec<(u64, i64)>,
     /// The lowest offset allowed for each number's reported records.
-    expected: HashMap<u64, i64, ahash::RandomState>,
-    /// Where the search for partitions with batches to send begins, so that each gets its turn.
-    turn: usize,
+    expected_offsets: HashMap<u64, i64, ahash::RandomState>,
+    /// Where in `active_slots` the search for batches to send begins; it rotates, so that no partition starves.
+    search_start: usize,
     /// When [`Writer::drive`] was last called.
-    seen: Option<Instant>,
+    last_driven_at: Option<Instant>,
 }
 
 impl Writer {
-    /// A writer under the transactional id `id`. Nothing happens until [`Writer::open`].
+    /// A writer under the transactional id `id`. It sends nothing before [`Writer::open`].
     pub fn new(id: &str, settings: Arc<WriteSettings>) -> Result<Self, Unsupported> {
         let packer = Packer::new(settings.codec, settings.level)?;
         Ok(Self {
@@ -132,24 +132,24 @@ impl Writer {
             partitions: Vec::new(),
             slots: HashMap::default(),
             unwatched: Vec::new(),
-            active: Vec::new(),
-            held: 0,
-            is_pressed: false,
+            active_slots: Vec::new(),
+            held_bytes: 0,
+            lacks_room: false,
             is_flushing: false,
-            calls: Vec::new(),
-            produces: HashMap::default(),
-            txn: Seat::default(),
-            group: Seat::default(),
+            coordinator_requests: Vec::new(),
+            produce_requests: HashMap::default(),
+            transaction_coordinator: Coordinator::default(),
+            group_coordinator: Coordinator::default(),
             group_id: None,
-            is_started: false,
-            has_group: false,
-            delayed_by: None,
+            may_be_open: false,
+            has_added_group: false,
+            last_delay_code: None,
             trouble: None,
             failures: Vec::new(),
             delivered: Vec::new(),
-            expected: HashMap::default(),
-            turn: 0,
-            seen: None,
+            expected_offsets: HashMap::default(),
+            search_start: 0,
+            last_driven_at: None,
         })
     }
 
@@ -158,8 +158,8 @@ impl Writer {
         &self.id
     }
 
-    /// Asks for an identity under the transactional id: whatever is open under it is aborted, and its former holder is
-    /// fenced. The outcome is [`WriteErrorKind::Retry`] if that takes longer than `patience`.
+    /// Requests an identity under the transactional id: an open transaction under it is aborted, and its former holder
+    /// is fenced. The outcome is [`WriteErrorKind::Retry`] if this takes longer than `patience`.
     pub fn open(&mut self, patience: Duration, now: Instant) {
         debug_assert!(matches!(self.state, State::New), "opened twice");
         self.outcome = None;
@@ -170,7 +170,7 @@ impl Writer {
     /// again after a failed commit and a successful abort.
     pub fn is_fit(&self) -> bool {
         let is_fenced = self.trouble.as_ref().is_some_and(|trouble| trouble.kind == WriteErrorKind::Fenced);
-        !is_fenced && !self.session.is_doubtful() && !matches!(self.state, State::New | State::Opening(_) | State::Lost)
+        !is_fenced && !self.session.is_in_doubt() && !matches!(self.state, State::New | State::Opening(_) | State::Lost)
     }
 
     /// Whether each transaction has its own epoch (KIP-890).
@@ -178,9 +178,9 @@ impl Writer {
         self.session.is_v2
     }
 
-    /// Opens a transaction. [`WriteErrorKind::Fenced`] if the writer must no longer be used.
+    /// Begins a transaction. [`WriteErrorKind::Fenced`] if the writer must no longer be used.
     pub fn begin(&mut self) -> Result<(), WriteError> {
-        if self.session.is_doubtful() {
+        if self.session.is_in_doubt() {
             let message = "a request of an earlier transaction may still take effect, or the producer's epoch could \
                            not be raised: a new producer is needed";
             return Err(WriteError::new(WriteErrorKind::Fenced, message));
@@ -190,10 +190,10 @@ impl Writer {
         }
         self.outcome = None;
         self.trouble = None;
-        self.is_started = false;
-        self.has_group = false;
+        self.may_be_open = false;
+        self.has_added_group = false;
         self.is_flushing = false;
-        self.expected.clear();
+        self.expected_offsets.clear();
         self.state = State::Open;
         Ok(())
     }
@@ -205,24 +205,24 @@ impl Writer {
     }
 
     /// Requires records whose offsets are reported under `number` to be written at `offset` or beyond in the open
-    /// transaction: otherwise its commit is refused with [`WriteErrorKind::Abort`].
-    pub fn expect(&mut self, number: u64, offset: i64) {
-        self.expected.insert(number, offset);
+    /// transaction: otherwise its commit fails with [`WriteErrorKind::Abort`].
+    pub fn expect_from(&mut self, number: u64, offset: i64) {
+        self.expected_offsets.insert(number, offset);
     }
 
-    /// How many records were handed over and are neither in the log nor failed. If the transaction can only be aborted,
-    /// all of its records have failed, whether or not a broker was ever asked to write them: the caller need not wait
-    /// for any.
+    /// How many records were handed over and are neither in the log nor failed. 0 if the transaction can only be
+    /// aborted: all of its records then count as failed, even those that were never sent, and the caller need not wait
+    /// for them.
     pub fn in_flight(&self) -> usize {
         if self.trouble.is_some() {
             return 0;
         }
-        self.active.iter().filter_map(|at| self.partitions.get(*at)).map(Partition::records).sum()
+        self.active_slots.iter().filter_map(|slot| self.partitions.get(*slot)).map(Partition::unlogged_records).sum()
     }
 
-    /// Bytes of records that are held.
+    /// Bytes of the records that were handed over and are not in the log.
     pub fn held_bytes(&self) -> usize {
-        self.held
+        self.held_bytes
     }
 
     /// Whether [`Writer::take_failures`] has anything to return: the transaction can no longer be committed.
@@ -246,78 +246,79 @@ impl Writer {
     }
 
     /// Takes the outcome of the last [`Writer::open`], [`Writer::commit`] or [`Writer::abort`]; `None` while it is
-    /// under way.
+    /// in progress.
     pub fn outcome(&mut self) -> Option<Result<(), WriteError>> {
         self.outcome.take()
     }
 
-    /// Handles what the brokers have answered, and sends what can be sent. Call it after their input was read, after
-    /// records were handed over, and at [`Writer::next_tick`].
+    /// Handles the brokers' responses, and sends the requests that can be sent. Call it after the brokers' input was
+    /// read, after records were handed over, and at [`Writer::next_tick`].
     pub fn drive(&mut self, brokers: &mut Brokers, now: Instant) {
         if !self.unwatched.is_empty() {
             brokers.watch(&self.unwatched);
             self.unwatched.clear();
         }
-        self.seen = Some(now);
+        self.last_driven_at = Some(now);
         while let Some(event) = brokers.next_event() {
-            self.take_event(event, brokers, now);
+            self.handle_event(event, brokers, now);
         }
-        self.expire(brokers, now);
-        self.step(brokers, now);
-        self.dispatch(brokers, now);
+        self.fail_expired(brokers, now);
+        self.advance(brokers, now);
+        self.send_batches(brokers, now);
     }
 
-    fn take_event(&mut self, event: Event, brokers: &mut Brokers, now: Instant) {
+    fn handle_event(&mut self, event: Event, brokers: &mut Brokers, now: Instant) {
         match event {
-            Event::Answered { id, version, body } => {
-                let id = self.mistaken(id);
-                if let Some(produce) = self.produces.remove(&id) {
-                    self.produce_answered(id, &produce, version, body.as_slice(), brokers, now);
-                } else if let Some(call) = self.take_call(id) {
-                    self.call_answered(call, version, body.as_slice(), now);
+            Event::Responded { id, version, body } => {
+                let id = self.misdirected(id);
+                if let Some(produce) = self.produce_requests.remove(&id) {
+                    self.handle_produce_response(id, &produce, version, body.as_slice(), brokers, now);
+                } else if let Some(request) = self.take_coordinator_request(id) {
+                    self.handle_coordinator_response(request, version, body.as_slice(), now);
                 }
                 brokers.recycle(body.into_buffer());
             }
             Event::Failed { id, sent, reason } => {
-                if let Some(produce) = self.produces.remove(&id) {
-                    self.produce_failed(id, &produce, sent, &reason, brokers, now);
-                } else if let Some(call) = self.take_call(id) {
-                    self.call_failed(call, sent, &reason, now);
+                if let Some(produce) = self.produce_requests.remove(&id) {
+                    self.handle_produce_failure(id, &produce, sent, &reason, brokers, now);
+                } else if let Some(request) = self.take_coordinator_request(id) {
+                    self.handle_coordinator_failure(request, sent, &reason, now);
                 }
             }
         }
     }
 
-    /// The request that an answer is matched to: with a deliberate mistake, another one.
-    fn mistaken(&self, id: RequestId) -> RequestId {
-        let other = || self.produces.keys().filter(|other| **other != id).min().copied();
-        let is_mistaken = is_on(Mistake::WrongAnswer) && self.produces.contains_key(&id);
+    /// The request that a response is matched to: the right one, unless a deliberate mistake is switched on.
+    fn misdirected(&self, id: RequestId) -> RequestId {
+        let other = || self.produce_requests.keys().filter(|other| **other != id).min().copied();
+        let is_mistaken = is_on(Mistake::WrongAnswer) && self.produce_requests.contains_key(&id);
         if is_mistaken { other().unwrap_or(id) } else { id }
     }
 
     /// When to call [`Writer::drive`] at the latest, even if the brokers send nothing.
     pub fn next_tick(&self) -> Option<Instant> {
-        let lingering = self.send_times();
-        let calls = [self.txn.pace.until(), self.group.pace.until()];
+        let send_deadlines = self.send_deadlines();
+        let coordinators = [self.transaction_coordinator.backoff.until(), self.group_coordinator.backoff.until()];
         let deadline = match &self.state {
             State::Opening(deadline) => Some(*deadline),
             State::Committing(commit) => Some(commit.deadline),
             State::Aborting(aborting) => Some(aborting.deadline),
             _ => None,
         };
-        // What was already due at the last call of `drive`, and could not be done, waits for the brokers.
-        let is_ahead = |at: &Instant| self.seen.is_none_or(|seen| *at > seen);
-        calls.into_iter().flatten().chain(lingering).chain(deadline).filter(is_ahead).min()
+        // A deadline that had passed at the last call of `drive` is not reported again: the writer waits for the
+        // brokers.
+        let is_ahead = |at: &Instant| self.last_driven_at.is_none_or(|seen| *at > seen);
+        coordinators.into_iter().flatten().chain(send_deadlines).chain(deadline).filter(is_ahead).min()
     }
 
-    /// From now on the transaction can only be aborted. The gravest error is kept.
+    /// Notes an error after which the transaction can only be aborted. The gravest error is kept.
     fn fail(&mut self, error: WriteError) {
-        let grave = |kind| match kind {
+        let gravity = |kind| match kind {
             WriteErrorKind::Fenced => 2,
             WriteErrorKind::Refused => 1,
             _ => 0,
         };
-        if self.trouble.as_ref().is_none_or(|known| grave(known.kind) < grave(error.kind)) {
+        if self.trouble.as_ref().is_none_or(|known| gravity(known.kind) < gravity(error.kind)) {
             self.trouble = Some(error);
         }
     }
@@ -328,26 +329,26 @@ impl Writer {
         self.outcome = Some(outcome);
     }
 
-    /// Drops what is left of a transaction that has ended, and forgets which partitions it had.
-    fn clear(&mut self) {
-        for at in std::mem::take(&mut self.active) {
-            let Some(partition) = self.partitions.get_mut(at) else { continue };
-            for left in partition.open.take().into_iter().chain(partition.full.drain(..)) {
-                self.packer.recycle(left.builder.into_buffer());
+    /// Drops the remaining batches of a transaction that has ended, and removes its partitions from it.
+    fn clear_transaction(&mut self) {
+        for slot in std::mem::take(&mut self.active_slots) {
+            let Some(partition) = self.partitions.get_mut(slot) else { continue };
+            for unsealed in partition.open_batch.take().into_iter().chain(partition.full_batches.drain(..)) {
+                self.packer.recycle(unsealed.builder.into_buffer());
             }
-            partition.window.drain(..).for_each(|batch| recycle(&mut self.packer, batch.bytes));
+            partition.sealed_batches.drain(..).for_each(|batch| recycle(&mut self.packer, batch.bytes));
             if !is_on(Mistake::AddedBefore) {
-                partition.membership = Membership::Out;
+                partition.membership = TransactionMembership::Out;
             }
             partition.is_active = false;
             partition.is_draining = false;
-            partition.pace.reset();
+            partition.backoff.reset();
         }
-        self.held = 0;
-        self.is_pressed = false;
+        self.held_bytes = 0;
+        self.lacks_room = false;
         self.is_flushing = false;
-        self.is_started = false;
-        self.has_group = false;
+        self.may_be_open = false;
+        self.has_added_group = false;
     }
 }
 

@@ -1,8 +1,8 @@
-//! Batches on their way to one partition: they are built, sealed with a sequence, sent, and sent again.
+//! Batches on their way to one partition: they are built, sealed with a sequence, sent, and resent after failures.
 //!
-//! Invariants: batches are in the order of their sequences; a batch keeps its sequence, or is dropped with its
-//! transaction; counted from the first batch that is not in the log, at most [`WINDOW`] have been sent: a broker
-//! recognises no more than that as repeated (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
+//! Invariants: batches are in the order of their sequences; a batch keeps its sequence until it is dropped with its
+//! transaction; counted from the first batch that is not in the log, at most [`REMEMBERED_BATCHES`] have been sent: a
+//! broker recognises no more batches as repeated (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use super::super::mistakes::{Mistake, is_on};
 use super::super::records::BatchBuilder;
 
 /// How many batches of a producer a broker remembers for each partition.
-pub(super) const WINDOW: usize = 5;
+pub(super) const REMEMBERED_BATCHES: usize = 5;
 
-/// Consecutive records with the same number that are reported alike.
+/// Consecutive records of one sender, whose offsets are all reported or all not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     /// The sender's number.
     pub number: u64,
     /// Whether their offsets are reported.
     pub report: bool,
-    /// How many records.
+    /// The number of records.
     pub count: i32,
 }
 
 /// Adds one record to the runs.
-pub(super) fn note(runs: &mut Vec<Run>, number: u64, report: bool) {
+pub(super) fn add_to_runs(runs: &mut Vec<Run>, number: u64, report: bool) {
     match runs.last_mut() {
         Some(run) if run.number == number && run.report == report => run.count += 1,
         _ => runs.push(Run { number, report, count: 1 }),
@@ -36,15 +36,15 @@ pub(super) fn note(runs: &mut Vec<Run>, number: u64, report: bool) {
 
 /// Splits runs after their first `count` records.
 pub(super) fn split_runs(runs: &[Run], count: i32) -> (Vec<Run>, Vec<Run>) {
-    let (mut first, mut second, mut left) = (Vec::new(), Vec::new(), count);
+    let (mut first, mut second, mut remaining) = (Vec::new(), Vec::new(), count);
     for run in runs {
-        let here = run.count.min(left);
-        left -= here;
-        if here > 0 {
-            first.push(Run { count: here, ..*run });
+        let in_first = run.count.min(remaining);
+        remaining -= in_first;
+        if in_first > 0 {
+            first.push(Run { count: in_first, ..*run });
         }
-        if here < run.count {
-            second.push(Run { count: run.count - here, ..*run });
+        if in_first < run.count {
+            second.push(Run { count: run.count - in_first, ..*run });
         }
     }
     (first, second)
@@ -52,51 +52,51 @@ pub(super) fn split_runs(runs: &[Run], count: i32) -> (Vec<Run>, Vec<Run>) {
 
 /// A batch that is still being built.
 #[derive(Debug)]
-pub(super) struct Filling {
+pub(super) struct UnsealedBatch {
     /// Its records.
     pub builder: BatchBuilder,
-    /// Whose records they are.
+    /// The senders of its records, in order.
     pub runs: Vec<Run>,
     /// When its first record was handed over.
-    pub born: Instant,
+    pub first_record_at: Instant,
 }
 
-/// Where a sealed batch is.
+/// How far the sending of a sealed batch has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sending {
-    /// To be sent, for the first time or again.
+pub(super) enum SendState {
+    /// The batch waits to be sent, for the first time or again.
     Waiting,
-    /// In this request.
+    /// The batch was sent in this request, which has no response yet.
     Sent(RequestId),
-    /// In the log.
-    Done,
+    /// The batch is in the log.
+    Logged,
 }
 
-/// A batch as it is sent.
+/// A batch with its sequence, in the form in which it is sent.
 #[derive(Debug)]
-pub(super) struct Sealed {
+pub(super) struct SealedBatch {
     /// Its bytes, shared with the connection that writes them.
     pub bytes: Arc<Vec<u8>>,
     /// The sequence of its first record.
     pub sequence: i32,
-    /// How many records it has.
+    /// The number of its records.
     pub count: i32,
-    /// Whose records they are.
+    /// The senders of its records, in order.
     pub runs: Vec<Run>,
     /// When its first record was handed over.
-    pub born: Instant,
-    /// Where it is.
-    pub sending: Sending,
-    /// Whether a request with it got no answer: a copy of it may arrive late.
+    pub first_record_at: Instant,
+    /// How far its sending has got.
+    pub send_state: SendState,
+    /// Whether a request with the batch got no response: a copy of the batch may arrive late.
     pub is_lost: bool,
     /// Why its last attempt failed, for the error of a timeout.
-    pub last: Option<String>,
+    pub last_failure: Option<String>,
 }
 
 /// Whether a partition is part of the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Membership {
-    /// Not at all.
+pub(super) enum TransactionMembership {
+    /// It is not part of the transaction.
     Out,
     /// The coordinator was asked to add it.
     Adding,
@@ -104,41 +104,41 @@ pub(super) enum Membership {
     In,
 }
 
-/// When something is tried again: with the shortest wait at first, then less and less often.
+/// When the next attempt may be made: after the shortest wait at first, then less and less often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pace {
-    tries: u32,
+pub(super) struct RetryBackoff {
+    attempts: u32,
     until: Option<Instant>,
 }
 
-impl Pace {
-    /// Tries before the wait doubles.
-    const EACH: u32 = 4;
+impl RetryBackoff {
+    /// Attempts before the wait doubles.
+    const ATTEMPTS_PER_WAIT: u32 = 4;
 
-    /// Whether it may be tried now.
-    pub fn is_due(&self, now: Instant) -> bool {
+    /// Whether an attempt may be made now.
+    pub fn is_over(&self, now: Instant) -> bool {
         self.until.is_none_or(|until| now >= until)
     }
 
-    /// When it may be tried, if not at once.
+    /// When the next attempt may be made; `None` if at once.
     pub fn until(&self) -> Option<Instant> {
         self.until
     }
 
-    /// It has failed: waits before the next try.
-    pub fn back_off(&mut self, shortest: Duration, longest: Duration, now: Instant) {
-        let doubled = 1_u32.checked_shl(self.tries / Self::EACH).unwrap_or(u32::MAX);
-        self.tries = self.tries.saturating_add(1);
+    /// Notes a failed attempt, and sets the wait before the next one.
+    pub fn extend(&mut self, shortest: Duration, longest: Duration, now: Instant) {
+        let doubled = 1_u32.checked_shl(self.attempts / Self::ATTEMPTS_PER_WAIT).unwrap_or(u32::MAX);
+        self.attempts = self.attempts.saturating_add(1);
         self.until = Some(now + shortest.saturating_mul(doubled).min(longest));
     }
 
-    /// It has succeeded.
+    /// Notes a successful attempt.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
 }
 
-/// One partition that is written to.
+/// A partition that is written to.
 #[derive(Debug)]
 pub(super) struct Partition {
     /// The topic.
@@ -146,105 +146,113 @@ pub(super) struct Partition {
     /// The partition's number.
     pub index: i32,
     /// The batch that records are added to.
-    pub open: Option<Filling>,
+    pub open_batch: Option<UnsealedBatch>,
     /// Full batches that have no sequence yet.
-    pub full: VecDeque<Filling>,
+    pub full_batches: VecDeque<UnsealedBatch>,
     /// Batches that have a sequence, in order.
-    pub window: VecDeque<Sealed>,
+    pub sealed_batches: VecDeque<SealedBatch>,
     /// The sequence of the next batch to be sealed.
     pub next_sequence: i32,
-    /// The stamp of the producer's identity for which [`Partition::next_sequence`] counts.
-    pub stamp: u64,
+    /// The [`Session::identity_number`](super::session::Session::identity_number) to which `next_sequence` belongs.
+    pub identity_number: u64,
     /// The producer id that is known to have a batch in this partition. A broker that knows nothing about a producer
-    /// accepts any sequence as the first (`ProducerAppendInfo.checkSequence`), so until then only one batch is sent at
-    /// a time.
-    pub known_to: i64,
+    /// accepts any sequence as the first (`ProducerAppendInfo.checkSequence`), so before the first batch is in the log
+    /// only one batch is sent at a time.
+    pub known_producer_id: i64,
     /// Whether it is part of the transaction.
-    pub membership: Membership,
-    /// Whether a batch has failed: nothing more is sent until all batches under way are answered.
+    pub membership: TransactionMembership,
+    /// Whether a batch has failed: no further batch is sent until all batches in flight have a response.
     pub is_draining: bool,
     /// The broker that the last batch was sent to.
     pub node: i32,
-    /// When it may be sent to again.
-    pub pace: Pace,
-    /// Whether it is listed in the writer's `active`.
+    /// When batches may be sent to it again.
+    pub backoff: RetryBackoff,
+    /// Whether it is listed in the writer's `active_slots`.
     pub is_active: bool,
-    /// Whether a batch was sent again since the last one was sealed; for deliberate mistakes only.
-    pub was_again: bool,
+    /// Whether a batch was resent since the last one was sealed; for deliberate mistakes only.
+    pub was_resent: bool,
 }
 
 impl Partition {
-    /// A partition that nothing was written to yet.
+    /// A partition without batches.
     pub fn new(topic: Arc<str>, index: i32) -> Self {
         Self {
             topic,
             index,
-            open: None,
-            full: VecDeque::new(),
-            window: VecDeque::new(),
+            open_batch: None,
+            full_batches: VecDeque::new(),
+            sealed_batches: VecDeque::new(),
             next_sequence: 0,
-            stamp: 0,
-            known_to: -1,
-            membership: Membership::Out,
+            identity_number: 0,
+            known_producer_id: -1,
+            membership: TransactionMembership::Out,
             is_draining: false,
             node: -1,
-            pace: Pace::default(),
+            backoff: RetryBackoff::default(),
             is_active: false,
-            was_again: false,
+            was_resent: false,
         }
     }
 
-    /// Whether everything that was handed over is in the log.
+    /// Whether all records that were handed over are in the log.
     pub fn is_flushed(&self) -> bool {
-        self.open.is_none() && self.full.is_empty() && self.window.is_empty()
+        self.open_batch.is_none() && self.full_batches.is_empty() && self.sealed_batches.is_empty()
     }
 
-    /// How many batches were sent and not answered.
+    /// The number of batches that were sent and have no response.
     pub fn in_flight(&self) -> usize {
-        self.window.iter().filter(|batch| matches!(batch.sending, Sending::Sent(_))).count()
+        self.sealed_batches.iter().filter(|batch| matches!(batch.send_state, SendState::Sent(_))).count()
     }
 
-    /// How many records are not in the log yet.
-    pub fn records(&self) -> usize {
-        let filling = self.open.iter().chain(&self.full).map(|filling| filling.builder.count());
-        let sealed = self.window.iter().filter(|batch| batch.sending != Sending::Done);
-        filling.map(|count| count as usize).sum::<usize>() + sealed.map(|batch| batch.count as usize).sum::<usize>()
+    /// The number of records that are not in the log yet.
+    pub fn unlogged_records(&self) -> usize {
+        let unsealed = self.open_batch.iter().chain(&self.full_batches).map(|unsealed| unsealed.builder.count());
+        let sealed = self.sealed_batches.iter().filter(|batch| batch.send_state != SendState::Logged);
+        unsealed.map(|count| count as usize).sum::<usize>() + sealed.map(|batch| batch.count as usize).sum::<usize>()
     }
 
     /// When its oldest record that is not in the log was handed over.
-    pub fn born(&self) -> Option<Instant> {
-        let sealed = self.window.iter().find(|batch| batch.sending != Sending::Done).map(|batch| batch.born);
-        sealed.or_else(|| self.full.front().map(|filling| filling.born)).or(self.open.as_ref().map(|open| open.born))
+    pub fn oldest_record_at(&self) -> Option<Instant> {
+        let sealed = self
+            .sealed_batches
+            .iter()
+            .find(|batch| batch.send_state != SendState::Logged)
+            .map(|batch| batch.first_record_at);
+        sealed
+            .or_else(|| self.full_batches.front().map(|unsealed| unsealed.first_record_at))
+            .or(self.open_batch.as_ref().map(|open| open.first_record_at))
     }
 
-    /// The place of the first sealed batch that waits to be sent.
-    pub fn waiting(&self) -> Option<usize> {
-        let waits = |batch: &Sealed| batch.sending == Sending::Waiting;
+    /// The position in `sealed_batches` of the first batch that waits to be sent.
+    pub fn next_to_send(&self) -> Option<usize> {
+        let waits = |batch: &SealedBatch| batch.send_state == SendState::Waiting;
         if is_on(Mistake::LastFirst) {
-            return self.window.iter().rposition(waits);
+            return self.sealed_batches.iter().rposition(waits);
         }
-        self.window.iter().position(waits)
+        self.sealed_batches.iter().position(waits)
     }
 
-    /// The place of the batch with this sequence that was sent in this request.
-    pub fn sent_in(&self, id: RequestId, sequence: i32) -> Option<usize> {
-        self.window.iter().position(|batch| batch.sending == Sending::Sent(id) && batch.sequence == sequence)
+    /// The position of the batch with this sequence that was sent in this request.
+    pub fn position_sent_in(&self, id: RequestId, sequence: i32) -> Option<usize> {
+        self.sealed_batches
+            .iter()
+            .position(|batch| batch.send_state == SendState::Sent(id) && batch.sequence == sequence)
     }
 
-    /// Whether all batches before this place are in the log.
-    pub fn is_first(&self, place: usize) -> bool {
-        self.window.iter().take(place).all(|batch| batch.sending == Sending::Done)
+    /// Whether all batches before this position are in the log.
+    pub fn is_first_unlogged(&self, position: usize) -> bool {
+        self.sealed_batches.iter().take(position).all(|batch| batch.send_state == SendState::Logged)
     }
 
     /// Whether the order of batches allows another one to be sent to `node` now.
-    pub fn may_send(&self, node: i32, producer: i64) -> bool {
+    pub fn can_send_to(&self, node: i32, producer: i64) -> bool {
         let in_flight = self.in_flight();
         if in_flight == 0 || is_on(Mistake::LastFirst) {
             return true;
         }
-        // To another broker only when the former one has answered for all that it got: otherwise a later batch could
-        // overtake.
-        !self.is_draining && self.node == node && self.known_to == producer
+        // Another broker gets a batch only when the former one has responded to all batches that it got: otherwise a
+        // later batch could overtake an earlier one.
+        !self.is_draining && self.node == node && self.known_producer_id == producer
     }
 }
 
@@ -266,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_split_after_the_given_number_of_records() {
+    fn runs_are_split_after_a_number_of_records() {
         let run = |number, count| Run { number, report: number == 2, count };
         let runs = [run(1, 3), run(2, 1), run(1, 2)];
         for count in 0..=6 {
@@ -280,21 +288,21 @@ mod tests {
     }
 
     #[test]
-    fn pace_is_quick_at_first_and_bounded() {
+    fn backoff_is_short_at_first_and_bounded() {
         let start = Instant::now();
         let (shortest, longest) = (Duration::from_millis(1), Duration::from_millis(100));
-        let mut pace = Pace::default();
-        assert!(pace.is_due(start));
+        let mut pace = RetryBackoff::default();
+        assert!(pace.is_over(start));
         let waits: Vec<u128> = (0..200)
             .map(|_| {
-                pace.back_off(shortest, longest, start);
+                pace.extend(shortest, longest, start);
                 (pace.until().unwrap() - start).as_millis()
             })
             .collect();
         assert_eq!(waits[..9], [1, 1, 1, 1, 2, 2, 2, 2, 4]);
         assert_eq!(*waits.last().unwrap(), 100);
-        assert!(!pace.is_due(start));
+        assert!(!pace.is_over(start));
         pace.reset();
-        assert!(pace.is_due(start));
+        assert!(pace.is_over(start));
     }
 }

@@ -1,6 +1,6 @@
-//! Handing records over: each goes into its partition's batch, if there is room.
+//! Handing records over: each record is added to its partition's batch, if there is room.
 //!
-//! **Failure**: a record that can never be sent is refused alone; the transaction stays as it is.
+//! **Failure**: a record that can never be sent is refused; the transaction stays open.
 
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use std::time::Instant;
 use super::super::code;
 use super::super::primitives::VARINT_BYTES_MAX;
 use super::super::records::{BatchBuilder, HEAD_BYTES, RECORD_HEAD_BYTES_MAX, TooLarge};
-use super::partition::{Filling, Partition, note};
+use super::partition::{Partition, UnsealedBatch, add_to_runs};
 use super::{NewRecord, Slot, State, Ticket, WriteError, WriteErrorKind, Writer};
 use crate::record::Headers;
 
-/// The most bytes that a record takes in a batch besides its key, value and headers. Headers take fewer bytes there
-/// than in the form in which they are handed over.
+/// The most bytes that a record takes in a batch besides its key, value and headers. Headers take fewer bytes in a
+/// batch than in the format of `Headers`.
 const RECORD_BYTES: usize = RECORD_HEAD_BYTES_MAX + 3 * VARINT_BYTES_MAX;
 
 impl Writer {
-    /// The slot of a partition. There is one for each partition that is ever written to.
+    /// The slot of a partition, which is created at the first call.
     pub fn slot(&mut self, topic: &str, partition: i32) -> Slot {
-        if let Some(slot) = self.slots.get(topic).and_then(|of_topic| of_topic.get(&partition)) {
+        if let Some(slot) = self.slots.get(topic).and_then(|slots| slots.get(&partition)) {
             return Slot(*slot);
         }
         let known = self.slots.get_key_value(topic).map(|(name, _)| Arc::clone(name));
@@ -35,8 +35,8 @@ impl Writer {
         Slot(slot)
     }
 
-    /// Hands over a record. `false` if there is no room for it now: call [`Writer::drive`], and try again.
-    /// [`WriteErrorKind::Refused`] concerns this record alone, and leaves the transaction as it is.
+    /// Hands over a record. `false` if there is no room for it now: call [`Writer::drive`], then hand it over again.
+    /// [`WriteErrorKind::Refused`] concerns this record alone: the transaction stays open.
     pub fn send(&mut self, ticket: Ticket, to: Slot, record: &NewRecord<'_>, now: Instant) -> Result<bool, WriteError> {
         self.check_open()?;
         let parts = [record.key, record.value].map(|part| part.map_or(0, <[u8]>::len));
@@ -50,8 +50,8 @@ impl Writer {
         })
     }
 
-    /// Hands over a record whose key, value and headers are those of one that was read, byte for byte: `tail` is what
-    /// follows the offset in it. Otherwise like [`Writer::send`].
+    /// Hands over a record with the key, value and headers of a record that was read: `tail` holds its bytes after the
+    /// offset. Otherwise like [`Writer::send`].
     pub fn send_tail(
         &mut self,
         ticket: Ticket,
@@ -69,8 +69,8 @@ impl Writer {
         self.add(ticket, to, bytes, now, |builder| builder.push_tail(timestamp, tail))
     }
 
-    /// Hands over keys and values for one partition, without headers. `false` if there is no room for all: the rest is
-    /// left in `records`.
+    /// Hands over keys and values for one partition, without headers. `false` if there is no room for all of them: the
+    /// remaining ones are left in `records`.
     pub fn send_all<'a>(
         &mut self,
         number: u64,
@@ -101,19 +101,20 @@ impl Writer {
     }
 
     fn check_size(&self, bytes: usize) -> Result<(), WriteError> {
-        let most = self.settings.message_bytes_max;
-        let alone = bytes + HEAD_BYTES;
-        if alone <= most {
+        let limit = self.settings.message_bytes_max;
+        let batch_bytes = bytes + HEAD_BYTES;
+        if batch_bytes <= limit {
             return Ok(());
         }
-        let message = format!("a record of up to {alone} bytes in its own batch exceeds the limit of {most} bytes");
+        let message =
+            format!("a record of up to {batch_bytes} bytes in its own batch exceeds the limit of {limit} bytes");
         Err(WriteError { kind: WriteErrorKind::Refused, code: Some(code::MESSAGE_TOO_LARGE), message })
     }
 
-    /// Whether a record of this size can be held. A single one always can.
+    /// Whether a record of this size can be held. A single record always can.
     fn has_room(&mut self, bytes: usize) -> bool {
-        let has_room = self.held == 0 || self.held + bytes <= self.settings.buffered_bytes_max;
-        self.is_pressed |= !has_room;
+        let has_room = self.held_bytes == 0 || self.held_bytes + bytes <= self.settings.buffered_bytes_max;
+        self.lacks_room |= !has_room;
         has_room
     }
 
@@ -130,23 +131,23 @@ impl Writer {
         let Some(partition) = self.partitions.get_mut(to.0) else {
             return Err(WriteError::new(WriteErrorKind::Refused, "there is no such slot"));
         };
-        if let Some(open) = partition.open.take_if(|open| open.builder.bytes() + bytes > full) {
-            partition.full.push_back(open);
+        if let Some(open) = partition.open_batch.take_if(|open| open.builder.bytes() + bytes > full) {
+            partition.full_batches.push_back(open);
         }
-        let open = partition.open.get_or_insert_with(|| Filling {
+        let open = partition.open_batch.get_or_insert_with(|| UnsealedBatch {
             builder: BatchBuilder::within(self.packer.buffer()),
             runs: Vec::new(),
-            born: now,
+            first_record_at: now,
         });
         let before = if open.builder.is_empty() { 0 } else { open.builder.bytes() };
         open.builder.make_room(bytes, full);
         if let Err(too_large) = push(&mut open.builder) {
             return Err(WriteError::new(WriteErrorKind::Refused, too_large.to_string()));
         }
-        note(&mut open.runs, ticket.number, ticket.report);
-        self.held += open.builder.bytes() - before;
+        add_to_runs(&mut open.runs, ticket.number, ticket.report);
+        self.held_bytes += open.builder.bytes() - before;
         if !std::mem::replace(&mut partition.is_active, true) {
-            self.active.push(to.0);
+            self.active_slots.push(to.0);
         }
         Ok(true)
     }

@@ -5,7 +5,7 @@ use super::*;
 
 fn open_writer(settings: WriteSettings) -> Writer {
     let mut writer = Writer::new("id", Arc::new(settings)).unwrap();
-    writer.session.becomes(7, 0);
+    writer.session.set_identity(7, 0);
     writer.state = State::Idle;
     writer.begin().unwrap();
     writer
@@ -18,17 +18,17 @@ fn record(value: &[u8]) -> NewRecord<'_> {
 const TICKET: Ticket = Ticket { number: 3, report: false };
 
 #[test]
-fn writer_accepts_no_more_than_it_may_hold() {
+fn writer_holds_no_more_bytes_than_its_limit() {
     let now = Instant::now();
     let mut writer = open_writer(WriteSettings { buffered_bytes_max: 10_000, batch_bytes: 900, ..Default::default() });
     let slot = writer.slot("t", 0);
-    let mut taken = 0;
+    let mut accepted = 0;
     while writer.send(TICKET, slot, &record(&[1; 100]), now).unwrap() {
-        taken += 1;
-        assert!(taken < 1_000, "the writer has no bound");
+        accepted += 1;
+        assert!(accepted < 1_000, "the writer has no bound");
     }
     assert!(writer.held_bytes() <= 10_000 && writer.held_bytes() > 8_000, "{}", writer.held_bytes());
-    assert_eq!(writer.in_flight(), taken);
+    assert_eq!(writer.in_flight(), accepted);
     // A record larger than the bound is accepted when nothing else is held.
     let mut writer = open_writer(WriteSettings { buffered_bytes_max: 10, ..Default::default() });
     let slot = writer.slot("t", 0);
@@ -54,19 +54,19 @@ fn transaction_that_can_only_be_aborted_has_no_records_in_flight() {
     let slot = writer.slot("t", 0);
     assert_eq!(writer.send(TICKET, slot, &record(&[1; 100]), now), Ok(true));
     assert_eq!(writer.in_flight(), 1);
-    // No broker was asked to write the record, so none reports it either.
+    // The record was never sent, so no broker will report it.
     writer.fail(WriteError::coded(WriteErrorKind::Refused, "adding t:0", code::TOPIC_AUTHORIZATION_FAILED));
     assert!(writer.in_flight() == 0 && !writer.has_failed(), "a caller that waits for deliveries would wait for ever");
 }
 
 #[test]
-fn too_large_record_is_refused_and_the_transaction_goes_on() {
+fn too_large_record_is_refused_and_its_transaction_stays_open() {
     let now = Instant::now();
     let mut writer = open_writer(WriteSettings { message_bytes_max: 500, ..Default::default() });
     let slot = writer.slot("t", 0);
     let refused = writer.send(TICKET, slot, &record(&[1; 500]), now).unwrap_err();
     assert_eq!((refused.kind, refused.code), (WriteErrorKind::Refused, Some(code::MESSAGE_TOO_LARGE)));
-    assert_eq!(writer.send(TICKET, slot, &record(&[1; 300]), now), Ok(true), "the transaction is as it was");
+    assert_eq!(writer.send(TICKET, slot, &record(&[1; 300]), now), Ok(true), "the transaction is still open");
     assert!(writer.trouble().is_none() && !writer.has_failed());
 }
 
@@ -89,15 +89,15 @@ fn unjoined_member_commits_nothing() {
 }
 
 #[test]
-fn doubt_ends_only_a_version_1_writer() {
-    for (is_v2, goes_on) in [(false, false), (true, true)] {
+fn lost_request_makes_only_a_version_1_writer_unusable() {
+    for (is_v2, remains_usable) in [(false, false), (true, true)] {
         let mut writer = open_writer(WriteSettings::default());
         writer.session.is_v2 = is_v2;
         assert!(writer.is_fit());
-        writer.session.broke();
-        assert_eq!(writer.is_fit(), goes_on);
+        writer.session.note_lost_request();
+        assert_eq!(writer.is_fit(), remains_usable);
         writer.state = State::Idle;
-        assert_eq!(writer.begin().map_err(|error| error.kind).is_ok(), goes_on);
+        assert_eq!(writer.begin().map_err(|error| error.kind).is_ok(), remains_usable);
     }
 }
 

@@ -6,7 +6,7 @@ use super::super::records::Codec;
 use super::delivery::WriteError;
 use crate::record::{Headers, TopicPartition};
 
-/// Which version of the transaction protocol to speak.
+/// The version of the transaction protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transactions {
     /// All transactions share one epoch (KIP-98).
@@ -25,13 +25,13 @@ pub struct WriteSettings {
     pub delivery_timeout: Duration,
     /// How long a broker may take for one request.
     pub request_timeout: Duration,
-    /// How long a batch that is not full waits for more.
+    /// How long a batch that is not full waits for further records.
     pub linger: Duration,
     /// The bytes of records, before compression, that make a batch full.
     pub batch_bytes: usize,
     /// The most bytes of batches in one Produce request; a single batch may be larger.
     pub request_bytes: usize,
-    /// The most Produce requests under way to a broker at once; for one partition at most 5, whatever this says.
+    /// The most pending Produce requests to one broker; for one partition never more than 5.
     pub in_flight_max: usize,
     /// How batches are compressed.
     pub codec: Codec,
@@ -41,11 +41,11 @@ pub struct WriteSettings {
     pub message_bytes_max: usize,
     /// The most bytes of records held; a single record may be larger.
     pub buffered_bytes_max: usize,
-    /// The shortest wait before something is tried again.
+    /// The shortest wait before a request is repeated.
     pub retry_backoff: Duration,
-    /// The longest such wait.
+    /// The longest wait before a request is repeated.
     pub retry_backoff_max: Duration,
-    /// Which version of the transaction protocol to speak.
+    /// The version of the transaction protocol to use.
     pub transactions: Transactions,
 }
 
@@ -74,12 +74,12 @@ impl Default for WriteSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot(pub(super) usize);
 
-/// The sender of a record, and what is reported to it.
+/// The sender of a record, and whether the record's offset is reported to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// The sender's own number.
     pub number: u64,
-    /// Whether its offset is reported ([`super::Writer::take_delivered`]); failures always are.
+    /// Whether the record's offset is reported ([`super::Writer::take_delivered`]); a failure is always reported.
     pub report: bool,
 }
 
@@ -99,9 +99,9 @@ pub struct NewRecord<'a> {
 /// Records that could not be written; their transaction can only be aborted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// [`Ticket::number`].
+    /// The [`Ticket::number`] of the records.
     pub number: u64,
-    /// Whether the broker will never accept the record as it is.
+    /// Whether the broker will never accept the records.
     pub refused: bool,
     /// Why.
     pub error: WriteError,
@@ -120,12 +120,12 @@ pub struct Offset {
     pub metadata: String,
 }
 
-/// What proves membership in the group whose offsets are committed (KIP-447).
+/// Proof of membership in the group whose offsets are committed (KIP-447).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
     /// The group.
     pub id: String,
-    /// Its generation as the member last heard.
+    /// The group's generation, as far as the member knows.
     pub generation: i32,
     /// The member's id.
     pub member: String,

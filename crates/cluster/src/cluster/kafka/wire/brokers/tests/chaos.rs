@@ -1,5 +1,5 @@
-//! Clients under random faults: each request ends once, in order, with its own answer or with a correct report of
-//! whether it was sent; nothing is requested endlessly; and the client recovers soon after the faults.
+//! Clients under random faults: each request ends once, in order, with its own response or with a correct report of
+//! whether it was sent; no request is repeated endlessly; and the client recovers soon after the faults.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,11 @@ struct Chaos {
     random: StdRng,
     /// The requests that were sent: the body, and the connection.
     sent: BTreeMap<RequestId, (Vec<u8>, (i32, Use))>,
+    /// The requests that have ended.
     ended: BTreeMap<RequestId, bool>,
-    last: BTreeMap<(i32, Use), RequestId>,
+    /// The last request of each connection that has ended.
+    last_ended: BTreeMap<(i32, Use), RequestId>,
+    /// How many requests were answered, failed although sent, and failed unsent.
     counts: [usize; 3],
 }
 
@@ -25,30 +28,37 @@ impl Chaos {
         let mut world = World::with(settings(), &[9001, 9002, 9100], seed);
         world.watch("orders");
         let random = StdRng::seed_from_u64(seed);
-        Self { world, random, sent: BTreeMap::new(), ended: BTreeMap::new(), last: BTreeMap::new(), counts: [0; 3] }
+        Self {
+            world,
+            random,
+            sent: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            last_ended: BTreeMap::new(),
+            counts: [0; 3],
+        }
     }
 
-    /// What a fetcher or a writer would do.
-    fn use_it(&mut self) {
+    /// Sends requests and doubts leaders, as a fetcher or a writer would.
+    fn send_requests(&mut self) {
         let Self { world, random, sent, .. } = self;
         for partition in 0..3 {
             let Some(leader) = world.brokers.leader("orders", partition) else { continue };
-            let use_ = [Use::Fetch, Use::Produce, Use::Control][random.random_range(0..3)];
-            if !world.is_ready(leader.node, use_) || random.random_bool(0.5) {
+            let purpose = [Use::Fetch, Use::Produce, Use::Control][random.random_range(0..3)];
+            if !world.is_ready(leader.node, purpose) || random.random_bool(0.5) {
                 continue;
             }
             let mut body = vec![partition as u8; random.random_range(0..2000)];
             random.fill(&mut body[..]);
             body.extend((sent.len() as u64).to_be_bytes());
             let timeout = ms(random.random_range(50..3000));
-            let id = world.brokers.send(leader.node, use_, echo(&body), timeout, world.now);
-            sent.insert(id, (body, (leader.node, use_)));
+            let id = world.brokers.send(leader.node, purpose, echo(&body), timeout, world.now);
+            sent.insert(id, (body, (leader.node, purpose)));
             if random.random_bool(0.1) {
-                world.brokers.doubt("orders", partition, Some(leader), world.now);
+                world.brokers.doubt_leader("orders", partition, Some(leader), world.now);
             }
         }
         if random.random_bool(0.1) {
-            world.brokers.any(world.now);
+            world.brokers.any_node(world.now);
         }
     }
 
@@ -90,17 +100,17 @@ impl Chaos {
             }
             (3, _) => drop(world.cluster.down.insert(port)),
             (4, _) => world.cluster.down.clear(),
-            (5, _) => drop(world.cluster.mute.insert(port)),
-            (6, _) => world.cluster.mute.clear(),
+            (5, _) => drop(world.cluster.silent.insert(port)),
+            (6, _) => world.cluster.silent.clear(),
             (_, _) => {
                 let partition = random.random_range(0..3);
-                let led = &mut world.cluster.topics.get_mut("orders").unwrap().1[partition];
-                *led = (random.random_range(1..=3), led.1 + 1);
+                let leader = &mut world.cluster.topics.get_mut("orders").unwrap().1[partition];
+                *leader = (random.random_range(1..=3), leader.1 + 1);
             }
         }
     }
 
-    /// Ticks when it is due; and sometimes when it is not, which must change nothing.
+    /// Ticks when a tick is due; and sometimes when none is due, which must not change the client's state.
     fn tick(&mut self) {
         let World { brokers, now, .. } = &mut self.world;
         let is_due = brokers.next_tick().is_none_or(|at| at <= *now);
@@ -118,17 +128,17 @@ impl Chaos {
         let before = state(brokers);
         brokers.tick(*now);
         if !is_due {
-            assert_eq!(state(brokers), before, "a tick that was not due has changed something");
+            assert_eq!(state(brokers), before, "a tick that was not due has changed the client's state");
         }
     }
 
-    fn judge(&mut self) {
+    fn check_events(&mut self) {
         self.world.events.extend(std::iter::from_fn(|| self.world.brokers.next_event()));
         for event in std::mem::take(&mut self.world.events) {
-            let (id, place) = match event {
-                Event::Answered { id, version, body } => {
+            let (id, outcome) = match event {
+                Event::Responded { id, version, body } => {
                     assert_eq!(version, 5);
-                    assert_eq!(body.as_slice(), self.sent[&id].0, "{id:?} has another's answer");
+                    assert_eq!(body.as_slice(), self.sent[&id].0, "{id:?} has the response to another request");
                     self.world.brokers.recycle(body.into_buffer());
                     (id, 0)
                 }
@@ -140,10 +150,10 @@ impl Chaos {
                     (id, if sent { 1 } else { 2 })
                 }
             };
-            self.counts[place] += 1;
+            self.counts[outcome] += 1;
             assert_eq!(self.ended.insert(id, true), None, "{id:?} ended twice");
             let key = self.sent[&id].1;
-            assert!(self.last.insert(key, id).is_none_or(|last| last < id), "{id:?} ended out of order");
+            assert!(self.last_ended.insert(key, id).is_none_or(|last| last < id), "{id:?} ended out of order");
         }
     }
 
@@ -152,11 +162,11 @@ impl Chaos {
             if self.random.random_bool(0.03) {
                 self.fault();
             }
-            self.use_it();
+            self.send_requests();
             self.world.act();
             self.move_bytes();
             self.tick();
-            self.judge();
+            self.check_events();
             if self.random.random_bool(0.3) {
                 self.world.now += ms(self.random.random_range(0..40));
             }
@@ -164,10 +174,10 @@ impl Chaos {
         }
     }
 
-    /// Ends the faults, and expects the client to recover.
+    /// Ends the faults, and asserts that the client recovers.
     fn recover(&mut self) {
         self.world.cluster.down.clear();
-        self.world.cluster.mute.clear();
+        self.world.cluster.silent.clear();
         self.world.ticks = 0;
         let took = self.world.until(|world| {
             let leaders: Vec<_> = (0..3).map(|partition| world.leader(partition)).collect();
@@ -177,7 +187,7 @@ impl Chaos {
             for partition in 0..3 {
                 if leaders[partition as usize] != expected[partition as usize] {
                     let leader = world.brokers.leader("orders", partition);
-                    world.brokers.doubt("orders", partition, leader, world.now);
+                    world.brokers.doubt_leader("orders", partition, leader, world.now);
                 }
             }
             is_ready && leaders == expected
@@ -185,19 +195,19 @@ impl Chaos {
         assert!(took < Duration::from_secs(12), "{took:?}");
         assert!(self.world.ticks < 20_000, "{} ticks", self.world.ticks);
         self.world.pass(Duration::from_secs(5));
-        self.judge();
+        self.check_events();
         assert_eq!(self.ended.len(), self.sent.len(), "a request has not ended");
     }
 }
 
 #[test]
-fn every_outcome_is_reached() {
+fn every_outcome_of_a_request_occurs() {
     let mut counts = [0; 3];
     for seed in 0..40 {
         let mut chaos = Chaos::new(seed);
         chaos.run(1500);
         chaos.recover();
-        counts = std::array::from_fn(|place| counts[place] + chaos.counts[place]);
+        counts = std::array::from_fn(|outcome| counts[outcome] + chaos.counts[outcome]);
     }
     assert!(counts.iter().all(|count| *count > 100), "answered, failed sent, failed unsent: {counts:?}");
 }
@@ -205,7 +215,7 @@ fn every_outcome_is_reached() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn every_request_ends_once_whatever_breaks(seed in any::<u64>()) {
+    fn every_request_ends_once_under_any_fault(seed in any::<u64>()) {
         let mut chaos = Chaos::new(seed);
         chaos.run(1500);
         chaos.recover();
@@ -213,13 +223,13 @@ proptest! {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run() {
+fn same_seed_gives_the_same_run() {
     let trace = |seed| {
         let mut chaos = Chaos::new(seed);
-        let begin = chaos.world.now;
+        let start = chaos.world.now;
         chaos.run(800);
         let connects: Vec<_> =
-            chaos.world.connects.iter().map(|(at, port, use_)| (*at - begin, *port, *use_)).collect();
+            chaos.world.connects.iter().map(|(at, port, purpose)| (*at - start, *port, *purpose)).collect();
         (connects, chaos.counts, chaos.ended)
     };
     assert_eq!(trace(7), trace(7));

@@ -1,5 +1,5 @@
-//! Brokers as the client sees them. They use the crate kafka-protocol, so that the client's own encoding and decoding
-//! is checked against an independent reading of Kafka's definitions.
+//! The brokers' side of the protocol. It uses the crate kafka-protocol, so that the client's own encoding and decoding
+//! is checked against an independent implementation of Kafka's definitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use super::super::*;
 
 /// A request as a broker saw it.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct SeenRequest {
     pub link: Link,
     pub port: u16,
     pub api_key: i16,
@@ -28,8 +28,8 @@ pub struct Seen {
     pub body: Bytes,
 }
 
-impl Seen {
-    /// Reads a request without its length.
+impl SeenRequest {
+    /// Reads a request whose length has been removed.
     pub fn read(link: Link, port: u16, frame: Vec<u8>) -> Self {
         let mut body = Bytes::from(frame);
         let header: RequestHeader = decode_request_header_from_buffer(&mut body).unwrap();
@@ -55,31 +55,33 @@ impl Seen {
     }
 }
 
-/// A partition: leader, epoch.
-pub type Led = (i32, i32);
+/// A partition's leader and leader epoch.
+pub type LeaderAndEpoch = (i32, i32);
 
-/// The brokers' common state, and how each behaves.
+/// The brokers' common state, and their behaviour.
 #[derive(Default)]
 pub struct Cluster {
-    /// Node to port.
+    /// The brokers' ports by node.
     pub nodes: BTreeMap<i32, u16>,
-    pub topics: BTreeMap<String, (u8, Vec<Led>)>,
+    /// The topics' ids and partitions by name.
+    pub topics: BTreeMap<String, (u8, Vec<LeaderAndEpoch>)>,
     pub id: Option<&'static str>,
     /// Ports that accept no connections.
     pub down: BTreeSet<u16>,
-    /// Ports that accept connections and answer nothing.
-    pub mute: BTreeSet<u16>,
+    /// Ports that accept connections and never respond.
+    pub silent: BTreeSet<u16>,
     /// The highest version of ApiVersions that brokers know.
     pub api_versions_max: i16,
-    /// Whether a broker lists the versions it knows in answer to an unknown one.
-    pub says_versions: bool,
+    /// Whether a broker that refuses an unknown version of ApiVersions lists the versions that it knows.
+    pub lists_versions: bool,
+    /// The highest version of Metadata that brokers know.
     pub metadata_max: i16,
     pub throttle_ms: i32,
-    /// The host that metadata names.
+    /// The brokers' host in metadata.
     pub host: &'static str,
 }
 
-/// A request that these brokers answer with its own body.
+/// The API key of requests to which these brokers respond with the request's own body.
 pub const ECHO: i16 = ApiKey::ListOffsets as i16;
 
 pub fn echo(body: &[u8]) -> Request {
@@ -87,8 +89,8 @@ pub fn echo(body: &[u8]) -> Request {
 }
 
 impl Cluster {
-    /// The usual response's body.
-    pub fn answer(&self, seen: &Seen) -> Option<Vec<u8>> {
+    /// The body of the default response; `None` if these brokers do not know the request.
+    pub fn default_response(&self, seen: &SeenRequest) -> Option<Vec<u8>> {
         match seen.api_key {
             key if key == ApiKey::ApiVersions as i16 => Some(self.versions(seen)),
             key if key == ApiKey::Metadata as i16 => Some(self.metadata(seen)),
@@ -97,15 +99,15 @@ impl Cluster {
         }
     }
 
-    fn versions(&self, seen: &Seen) -> Vec<u8> {
-        let api = |key: ApiKey, least, most| {
-            ApiVersion::default().with_api_key(key as i16).with_min_version(least).with_max_version(most)
+    fn versions(&self, seen: &SeenRequest) -> Vec<u8> {
+        let api = |key: ApiKey, min, max| {
+            ApiVersion::default().with_api_key(key as i16).with_min_version(min).with_max_version(max)
         };
         let mut body = BytesMut::new();
         if seen.version > self.api_versions_max {
             let known = vec![api(ApiKey::ApiVersions, 0, self.api_versions_max)];
             let response = ApiVersionsResponse::default().with_error_code(35);
-            let response = if self.says_versions { response.with_api_keys(known) } else { response };
+            let response = if self.lists_versions { response.with_api_keys(known) } else { response };
             response.encode(&mut body, 0).unwrap();
             return body.to_vec();
         }
@@ -128,14 +130,14 @@ impl Cluster {
         body.to_vec()
     }
 
-    fn metadata(&self, seen: &Seen) -> Vec<u8> {
-        let asked = MetadataRequest::decode(&mut seen.body.clone(), seen.version).unwrap();
-        assert!(!asked.allow_auto_topic_creation);
+    fn metadata(&self, seen: &SeenRequest) -> Vec<u8> {
+        let request = MetadataRequest::decode(&mut seen.body.clone(), seen.version).unwrap();
+        assert!(!request.allow_auto_topic_creation);
         let brokers = self.nodes.iter().map(|(node, port)| {
             let broker = MetadataResponseBroker::default().with_node_id((*node).into());
             broker.with_host(StrBytes::from_static_str(self.host)).with_port(i32::from(*port))
         });
-        let topics = asked.topics.expect("the client requests topics by name").into_iter().map(|topic| {
+        let topics = request.topics.expect("the client requests topics by name").into_iter().map(|topic| {
             let name = topic.name.unwrap();
             self.topic(&name, seen.version).with_name(Some(name))
         });

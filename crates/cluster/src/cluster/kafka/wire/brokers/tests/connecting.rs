@@ -9,7 +9,7 @@ fn each_use_has_a_connection_of_its_own() {
     world.watch("orders");
     world.until(|world| world.leader(0).is_some());
     world.until(|world| {
-        let ready = [Use::Fetch, Use::Produce, Use::Control].map(|use_| world.is_ready(2, use_));
+        let ready = [Use::Fetch, Use::Produce, Use::Control].map(|purpose| world.is_ready(2, purpose));
         ready == [true; 3]
     });
     let ports: Vec<u16> = world.connects.iter().map(|(_, port, _)| *port).collect();
@@ -17,30 +17,30 @@ fn each_use_has_a_connection_of_its_own() {
 }
 
 #[test]
-fn a_broker_that_is_down_is_tried_less_and_less_often() {
+fn attempts_to_a_broker_that_is_down_back_off() {
     let mut world = World::new(settings());
     world.watch("orders");
     world.until(|world| world.leader(0).is_some());
     world.cluster.down.insert(9002);
     world.connects.clear();
-    // A caller asks every millisecond.
+    // A caller requests the connection every millisecond.
     let until = world.now + Duration::from_secs(10);
     while world.now < until {
         world.is_ready(2, Use::Fetch);
         world.pass(ms(1));
     }
-    let tries: Vec<Instant> =
-        world.connects.iter().filter(|(_, _, use_)| *use_ == Use::Fetch).map(|(at, ..)| *at).collect();
-    let waits: Vec<u128> = tries.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
-    assert!((14..17).contains(&tries.len()), "{waits:?}");
-    for (place, wait) in waits.iter().enumerate() {
-        let expected = (20 << place.min(10)).min(1000);
-        assert!((expected * 8 / 10..=expected * 12 / 10 + 1).contains(wait), "{waits:?}");
+    let attempts: Vec<Instant> =
+        world.connects.iter().filter(|(_, _, purpose)| *purpose == Use::Fetch).map(|(at, ..)| *at).collect();
+    let backoffs: Vec<u128> = attempts.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
+    assert!((14..17).contains(&attempts.len()), "{backoffs:?}");
+    for (failures, backoff) in backoffs.iter().enumerate() {
+        let expected = (20 << failures.min(10)).min(1000);
+        assert!((expected * 8 / 10..=expected * 12 / 10 + 1).contains(backoff), "{backoffs:?}");
     }
     world.cluster.down.clear();
     let took = world.until(|world| world.is_ready(2, Use::Fetch));
     assert!(took <= ms(1300), "{took:?}");
-    // A broker that has worked is tried again at once.
+    // A connection that has worked is opened again at once.
     world.send(2, Use::Fetch, b"x");
     world.settle();
     world.events.clear();
@@ -51,19 +51,19 @@ fn a_broker_that_is_down_is_tried_less_and_less_often() {
 }
 
 #[test]
-fn a_broker_that_closes_at_the_first_request_is_tried_less_and_less_often() {
+fn attempts_to_a_broker_that_closes_at_the_first_request_back_off() {
     let mut world = World::new(settings());
     world.watch("orders");
     let until = world.now + Duration::from_secs(10);
     while world.now < until {
         world.act();
         for link in world.links() {
-            let wrote = world.write(link, usize::MAX);
-            let asked = world.count(3);
+            world.write(link, usize::MAX);
+            let metadata_requests = world.count(3);
             world.serve(link);
-            match world.count(3) > asked {
+            match world.count(3) > metadata_requests {
                 true => world.cut(link, "it closed the connection"),
-                false => drop(world.read(link, usize::MAX) | wrote),
+                false => drop(world.read(link, usize::MAX)),
             }
         }
         world.now += ms(1);
@@ -86,10 +86,10 @@ fn connections_are_opened_only_on_demand() {
 }
 
 #[test]
-fn a_connection_that_takes_too_long_is_given_up() {
+fn connection_that_does_not_open_in_time_is_closed() {
     let mut world = World::new(settings());
     world.brokers.tick(world.now);
-    world.brokers.ready(-1, Use::Fetch, world.now);
+    world.brokers.ensure_ready(-1, Use::Fetch, world.now);
     let Some(Act::Connect { link, .. }) = world.brokers.next_act() else { panic!("nothing is opened") };
     let next = world.brokers.next_tick().unwrap();
     assert_eq!(next - world.now, Duration::from_secs(3));
@@ -100,13 +100,13 @@ fn a_connection_that_takes_too_long_is_given_up() {
     world.brokers.connected(link, next);
     let mut slices = vec![];
     world.brokers.output(link, &mut slices);
-    assert!(slices.is_empty(), "the link is no longer known");
+    assert!(slices.is_empty(), "the link is no longer in use");
 }
 
 #[test]
-fn a_broker_that_accepts_and_says_nothing_is_given_up() {
+fn connection_to_a_broker_that_never_responds_is_closed() {
     let mut world = World::new(settings());
-    world.cluster.mute.insert(9001);
+    world.cluster.silent.insert(9001);
     world.is_ready(-1, Use::Fetch);
     world.pass(ms(4_900));
     assert_eq!(world.wires.len(), 1);
@@ -115,32 +115,32 @@ fn a_broker_that_accepts_and_says_nothing_is_given_up() {
 }
 
 #[test]
-fn all_bootstrap_addresses_are_tried() {
+fn all_bootstrap_addresses_are_attempted() {
     let mut world = World::with(settings(), &[9009, 9008, 9001], 1);
     world.cluster.down.extend([9009, 9008]);
     world.watch("orders");
     let took = world.until(|world| world.leader(0).is_some());
     assert!(took < ms(5), "{took:?}");
     assert_eq!(world.connects.iter().map(|(_, port, _)| *port).collect::<Vec<_>>(), [9009, 9008, 9001]);
-    assert_eq!(world.brokers.any(world.now), Some(-3));
+    assert_eq!(world.brokers.any_node(world.now), Some(-3));
 }
 
 #[test]
-fn another_broker_is_tried_beside_a_silent_one() {
+fn second_broker_is_attempted_while_the_first_is_silent() {
     let mut world = World::with(settings(), &[9009, 9001], 1);
-    world.cluster.mute.insert(9009);
+    world.cluster.silent.insert(9009);
     world.watch("orders");
     let took = world.until(|world| world.leader(0).is_some());
     assert!((1000..1010).contains(&took.as_millis()), "{took:?}");
 }
 
 #[test]
-fn bootstrap_addresses_are_tried_again_while_all_brokers_are_gone() {
+fn bootstrap_addresses_are_attempted_again_while_all_brokers_are_unreachable() {
     let mut world = World::with(settings(), &[9100], 1);
     world.watch("orders");
     world.until(|world| world.leader(0).is_some());
     world.until(|world| world.is_ready(2, Use::Fetch));
-    // All move to other addresses at once, and only the bootstrap address still points to one of them.
+    // All brokers move to other addresses at once, and only the bootstrap address still points to one of them.
     world.cluster.down.extend([9001, 9002, 9003]);
     world.cluster.nodes = (1..=3).map(|node| (node, 9200 + node as u16)).collect();
     for link in world.links() {
@@ -156,17 +156,17 @@ fn known_brokers_are_preferred_to_bootstrap_addresses() {
     let mut world = World::new(settings());
     let mut node = None;
     world.until(|world| {
-        node = world.brokers.any(world.now);
+        node = world.brokers.any_node(world.now);
         node.is_some()
     });
     assert_eq!(node, Some(-1));
     world.watch("orders");
     world.until(|world| world.leader(0).is_some());
     world.until(|world| world.is_ready(3, Use::Control));
-    assert_eq!(world.brokers.any(world.now), Some(3));
+    assert_eq!(world.brokers.any_node(world.now), Some(3));
     // A muted connection is not chosen.
     world.brokers.mute(3, Use::Control, world.now + ms(100));
-    assert_eq!(world.brokers.any(world.now), Some(-1));
+    assert_eq!(world.brokers.any_node(world.now), Some(-1));
 }
 
 #[test]
@@ -176,17 +176,17 @@ fn idle_connection_is_closed_before_the_broker_closes_it() {
     world.pass(Duration::from_secs(500));
     world.send(-1, Use::Fetch, b"x");
     world.settle();
-    assert_eq!(world.answered().len(), 1);
+    assert_eq!(world.take_responses().len(), 1);
     world.pass(Duration::from_secs(539));
     assert_eq!(world.wires.len(), 1);
     world.pass(Duration::from_secs(1));
     assert_eq!((world.wires.len(), world.events.len()), (0, 0));
     let took = world.until(|world| world.is_ready(-1, Use::Fetch));
-    assert!(took <= ms(1), "it is reopened without a wait");
+    assert!(took <= ms(1), "the connection is reopened without backoff");
 }
 
 #[test]
-fn a_muted_connection_is_not_ready_until_its_time() {
+fn muted_connection_is_not_ready_until_the_mute_ends() {
     let mut world = World::new(settings());
     world.until(|world| world.is_ready(-1, Use::Fetch) && world.is_ready(-1, Use::Produce));
     world.brokers.mute(-1, Use::Fetch, world.now + ms(50));
@@ -204,7 +204,7 @@ fn trouble_with_a_removed_broker_is_forgotten() {
     let mut world = World::new(settings());
     world.watch("orders");
     world.until(|world| world.leader(0).is_some());
-    world.brokers.ready(2, Use::Fetch, world.now);
+    world.brokers.ensure_ready(2, Use::Fetch, world.now);
     let Some(Act::Connect { link, address }) = world.brokers.next_act() else { panic!("nothing is opened") };
     world.brokers.refused(link, TroubleKind::Host, "its name is unknown", world.now);
     let trouble = world.brokers.trouble().unwrap();
@@ -217,7 +217,7 @@ fn trouble_with_a_removed_broker_is_forgotten() {
 }
 
 #[test]
-fn a_broker_that_is_too_old_is_trouble() {
+fn broker_that_is_too_old_is_reported_as_trouble() {
     let mut world = World::new(settings());
     world.cluster.metadata_max = 3;
     world.watch("orders");
@@ -227,10 +227,11 @@ fn a_broker_that_is_too_old_is_trouble() {
 }
 
 #[test]
-fn passwords_are_never_shown() {
+fn debug_output_never_contains_passwords() {
     let login = Login::Plain { user: "me".into(), password: "hunter2".into() };
     let mut world = World::new(Settings { login, ..settings() });
-    let shown = |world: &World| format!("{:?} {:?} {:?}", world.brokers, world.brokers.settings, world.brokers.places);
+    let shown =
+        |world: &World| format!("{:?} {:?} {:?}", world.brokers, world.brokers.settings, world.brokers.channels);
     let token = format!("{:?}", b"hunter2").trim_matches(['[', ']']).to_owned();
     assert!(format!("{:?}", b"\0me\0hunter2").contains(&token));
     world.is_ready(-1, Use::Fetch);
@@ -249,17 +250,17 @@ fn passwords_are_never_shown() {
 }
 
 #[test]
-fn failure_says_why_no_connection_is_ready() {
+fn failure_explains_why_no_connection_is_ready() {
     let mut world = World::new(settings());
     world.cluster.down.insert(9001);
     world.watch("orders");
     world.settle();
     assert_eq!(world.brokers.failure(), Some("kafka:9001: it is down"));
-    // A broker that wants a login closes the connection at the first request.
+    // A broker that requires a login closes the connection at the first request.
     world.cluster.down.clear();
-    world.cluster.mute.insert(9001);
+    world.cluster.silent.insert(9001);
     world.until(|world| !world.wires.is_empty());
-    world.cluster.mute.clear();
+    world.cluster.silent.clear();
     let link = world.links()[0];
     world.write(link, usize::MAX);
     world.serve(link);

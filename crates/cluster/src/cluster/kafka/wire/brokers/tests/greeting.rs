@@ -14,13 +14,13 @@ use crate::cluster::kafka::wire::login::scram::{Hmac, stretch};
 use crate::cluster::kafka::wire::login::{Missing, Token, Tokens};
 
 #[test]
-fn versions_are_asked_for_first() {
+fn versions_are_requested_first() {
     let mut world = World::new(settings());
     assert!(!world.is_ready(-1, Use::Control), "it is not connected yet");
     world.settle();
-    let versions = world.brokers.ready(-1, Use::Control, world.now).unwrap().clone();
-    assert_eq!(versions.of(ECHO), Some(1..=9));
-    assert_eq!(versions.of(0), None);
+    let versions = world.brokers.ensure_ready(-1, Use::Control, world.now).unwrap().clone();
+    assert_eq!(versions.range_of(ECHO), Some(1..=9));
+    assert_eq!(versions.range_of(0), None);
     assert_eq!(
         (versions.pick(ECHO, 0..=5), versions.pick(ECHO, 3..=20), versions.pick(ECHO, 10..=20)),
         (Some(5), Some(9), None)
@@ -32,19 +32,19 @@ fn versions_are_asked_for_first() {
 }
 
 #[test]
-fn broker_that_does_not_know_a_version_is_asked_in_one_it_knows() {
-    for (most, says, then) in [(2, true, 2), (0, true, 0), (2, false, 0)] {
+fn versions_request_is_repeated_in_a_version_that_the_broker_knows() {
+    for (highest, lists_versions, second_version) in [(2, true, 2), (0, true, 0), (2, false, 0)] {
         let mut world = World::new(settings());
-        (world.cluster.api_versions_max, world.cluster.says_versions) = (most, says);
+        (world.cluster.api_versions_max, world.cluster.lists_versions) = (highest, lists_versions);
         world.until(|world| world.is_ready(-1, Use::Control));
-        assert_eq!(world.seen.iter().map(|seen| seen.version).collect::<Vec<_>>(), [3, then]);
-        let versions = world.brokers.ready(-1, Use::Control, world.now).unwrap();
-        assert_eq!((versions.of(ECHO), versions.feature("transaction.version")), (Some(1..=9), None));
+        assert_eq!(world.seen.iter().map(|seen| seen.version).collect::<Vec<_>>(), [3, second_version]);
+        let versions = world.brokers.ensure_ready(-1, Use::Control, world.now).unwrap();
+        assert_eq!((versions.range_of(ECHO), versions.feature("transaction.version")), (Some(1..=9), None));
     }
 }
 
 #[test]
-fn a_broker_that_refuses_every_version_is_trouble() {
+fn broker_that_refuses_every_version_is_reported_as_trouble() {
     let mut world = World::new(settings());
     world.cluster.api_versions_max = -1;
     world.is_ready(-1, Use::Control);
@@ -59,7 +59,7 @@ fn a_broker_that_refuses_every_version_is_trouble() {
 struct Sasl {
     password: &'static str,
     lifetime_ms: i64,
-    /// The first messages of the client and of the broker.
+    /// The first messages of the client and of the broker in SCRAM.
     first: Option<(String, String)>,
 }
 
@@ -67,15 +67,15 @@ impl Sasl {
     fn serve(mut self, mechanisms: &'static [&'static str]) -> Serve {
         Box::new(move |_, seen| match seen.api_key {
             key if key == ApiKey::SaslHandshake as i16 => {
-                let asked = SaslHandshakeRequest::decode(&mut seen.body.clone(), seen.version).unwrap();
+                let request = SaslHandshakeRequest::decode(&mut seen.body.clone(), seen.version).unwrap();
                 let offered = mechanisms.iter().map(|name| StrBytes::from_static_str(name)).collect();
-                let error = if mechanisms.contains(&&*asked.mechanism) { 0 } else { 33 };
+                let error = if mechanisms.contains(&&*request.mechanism) { 0 } else { 33 };
                 let response = SaslHandshakeResponse::default().with_error_code(error).with_mechanisms(offered);
                 Some(encode(&response, seen.version))
             }
             key if key == ApiKey::SaslAuthenticate as i16 => {
-                let asked = SaslAuthenticateRequest::decode(&mut seen.body.clone(), seen.version).unwrap();
-                let token = String::from_utf8(asked.auth_bytes.to_vec()).unwrap();
+                let request = SaslAuthenticateRequest::decode(&mut seen.body.clone(), seen.version).unwrap();
+                let token = String::from_utf8(request.auth_bytes.to_vec()).unwrap();
                 let (reply, is_done) = match token.chars().next() {
                     Some('\0') => self.plain(&token),
                     _ if mechanisms.contains(&"OAUTHBEARER") => self.bearer(&token),
@@ -122,8 +122,8 @@ impl Sasl {
         let client_key = salted.sign(&[b"Client Key"]);
         let signature = Hmac::<Sha256>::new(&Sha256::digest(client_key)).sign(&[signed.as_bytes()]);
         let expected: Vec<u8> = client_key.iter().zip(signature).map(|(a, b)| a ^ b).collect();
-        let own = Hmac::<Sha256>::new(&salted.sign(&[b"Server Key"])).sign(&[signed.as_bytes()]);
-        ((STANDARD.encode(expected) == proof).then(|| format!("v={}", STANDARD.encode(own))), true)
+        let server_signature = Hmac::<Sha256>::new(&salted.sign(&[b"Server Key"])).sign(&[signed.as_bytes()]);
+        ((STANDARD.encode(expected) == proof).then(|| format!("v={}", STANDARD.encode(server_signature))), true)
     }
 }
 
@@ -158,7 +158,7 @@ fn logins_come_before_requests() {
 }
 
 #[test]
-fn a_wrong_password_is_trouble_until_it_is_right() {
+fn wrong_password_is_reported_until_the_login_succeeds() {
     for settings in [plain(), scram()] {
         let mut world = World::new(settings);
         world.serve = Sasl { password: "other", ..Sasl::default() }.serve(&["PLAIN", "SCRAM-SHA-256"]);
@@ -169,8 +169,8 @@ fn a_wrong_password_is_trouble_until_it_is_right() {
             (trouble.kind, trouble.message.as_str()),
             (TroubleKind::Login, "it refuses the login: invalid credentials")
         );
-        let tries = world.connects.len();
-        assert!((11..25).contains(&tries), "tries end up a second apart: {tries}");
+        let attempts = world.connects.len();
+        assert!((11..25).contains(&attempts), "the backoff grows to a second: {attempts}");
         world.serve = Sasl { password: "secret", ..Sasl::default() }.serve(&["PLAIN", "SCRAM-SHA-256"]);
         world.until(|world| world.leader(0).is_some());
         assert_eq!(world.brokers.trouble(), None);
@@ -178,7 +178,7 @@ fn a_wrong_password_is_trouble_until_it_is_right() {
 }
 
 #[test]
-fn login_mechanism_that_is_not_offered_is_trouble() {
+fn login_mechanism_that_is_not_offered_is_reported_as_trouble() {
     let mut world = World::new(scram());
     world.serve = Sasl::default().serve(&["PLAIN", "GSSAPI"]);
     world.is_ready(-1, Use::Control);
@@ -189,12 +189,12 @@ fn login_mechanism_that_is_not_offered_is_trouble() {
 }
 
 #[test]
-fn login_is_renewed_before_it_ends_and_no_request_interrupts_it() {
+fn login_is_renewed_before_it_expires_and_no_request_interrupts_it() {
     let mut world = World::new(scram());
     world.serve = Sasl { password: "secret", lifetime_ms: 60_000, ..Sasl::default() }.serve(&["SCRAM-SHA-256"]);
     world.until(|world| world.is_ready(-1, Use::Produce));
-    let begin = world.now;
-    // One request is not answered, so the login cannot be renewed yet.
+    let start = world.now;
+    // One request has no response yet, so the login cannot be renewed.
     let mut held = None;
     world.brokers.send(-1, Use::Produce, echo(b"held"), Duration::from_secs(600), world.now);
     for link in world.links() {
@@ -209,24 +209,24 @@ fn login_is_renewed_before_it_ends_and_no_request_interrupts_it() {
     assert_eq!((world.count(17), world.wires.len()), (1, 1));
     world.send(-1, Use::Produce, b"too late");
     world.settle();
-    assert_eq!(world.failed(), [(RequestId(1), false, "the broker is not connected".to_owned())]);
+    assert_eq!(world.take_failures(), [(RequestId(1), false, "the broker is not connected".to_owned())]);
     let (link, bytes) = held.unwrap();
     world.wires.get_mut(&link).unwrap().to_broker.extend(bytes);
     world.settle();
-    assert_eq!(world.answered(), [(RequestId(0), b"held".to_vec())]);
-    assert!(world.is_ready(-1, Use::Produce), "it has logged in again, on the same connection");
+    assert_eq!(world.take_responses(), [(RequestId(0), b"held".to_vec())]);
+    assert!(world.is_ready(-1, Use::Produce), "the client has logged in again on the same connection");
     assert_eq!((world.count(17), world.count(18), world.connects.len()), (2, 1, 1));
-    // It is renewed again without being used.
+    // The login is renewed again although no request is sent.
     let took = world.until(|world| world.count(17) == 3);
     assert!((51_000..57_000).contains(&took.as_millis()), "{took:?}");
-    assert!(world.now > begin + Duration::from_secs(100));
+    assert!(world.now > start + Duration::from_secs(100));
     world.send(-1, Use::Produce, b"more");
     world.settle();
-    assert_eq!(world.answered(), [(RequestId(2), b"more".to_vec())]);
+    assert_eq!(world.take_responses(), [(RequestId(2), b"more".to_vec())]);
 }
 
 #[test]
-fn a_login_that_cannot_be_renewed_breaks_the_connection() {
+fn failed_renewal_of_a_login_breaks_the_connection() {
     let mut world = World::new(scram());
     world.serve = Sasl { password: "secret", lifetime_ms: 10_000, ..Sasl::default() }.serve(&["SCRAM-SHA-256"]);
     world.until(|world| world.is_ready(-1, Use::Produce));
@@ -247,7 +247,7 @@ fn login_with_a_tiny_lifetime_is_renewed_once_a_second() {
 
 const BEARER: &[&str] = &["OAUTHBEARER"];
 
-/// A client that logs in with tokens, and the place to put them.
+/// A client that logs in with tokens, and the cell into which the tokens are put.
 fn oauth() -> (World, Arc<Tokens>) {
     let tokens = Arc::<Tokens>::default();
     (World::new(Settings { login: Login::OAuth(Arc::clone(&tokens)), ..settings() }), tokens)
@@ -258,7 +258,7 @@ fn put(tokens: &Tokens, value: &str, end: Instant) {
 }
 
 #[test]
-fn a_login_waits_for_a_token() {
+fn login_waits_for_a_token() {
     let (mut world, tokens) = oauth();
     world.serve = Sasl { password: "one", ..Sasl::default() }.serve(BEARER);
     world.watch("orders");
@@ -272,7 +272,7 @@ fn a_login_waits_for_a_token() {
 }
 
 #[test]
-fn login_without_a_token_fails_and_says_why() {
+fn login_without_a_token_fails_and_gives_the_reason() {
     let (mut world, tokens) = oauth();
     world.is_ready(-1, Use::Control);
     tokens.fail(Missing { is_lasting: false, why: "the endpoint is down".to_owned() });
@@ -280,7 +280,7 @@ fn login_without_a_token_fails_and_says_why() {
     assert!((5000..5100).contains(&took.as_millis()), "after the timeout of a request: {took:?}");
     let why = "kafka:9001: it requires a login, and there is no token: the endpoint is down";
     assert_eq!((world.brokers.failure(), world.brokers.trouble()), (Some(why), None));
-    // Trouble that a person has to fix is not waited for.
+    // A problem that a person has to fix is reported at once.
     tokens.fail(Missing { is_lasting: true, why: "the secret is wrong".to_owned() });
     let took = world.until(|world| {
         world.is_ready(-1, Use::Control);
@@ -291,7 +291,7 @@ fn login_without_a_token_fails_and_says_why() {
     assert_eq!(trouble.kind, TroubleKind::Login);
     assert_eq!(trouble.message, "it requires a login, and there is no token: the secret is wrong");
     assert_eq!(world.count(17), 0);
-    // It is forgotten once it is fixed.
+    // The trouble is cleared once it is fixed.
     world.serve = Sasl { password: "one", ..Sasl::default() }.serve(BEARER);
     put(&tokens, "one", world.now + Duration::from_secs(60));
     world.until(|world| world.is_ready(-1, Use::Control));
@@ -299,7 +299,7 @@ fn login_without_a_token_fails_and_says_why() {
 }
 
 #[test]
-fn refused_token_is_trouble_until_there_is_another_one() {
+fn refused_token_is_reported_until_another_one_is_available() {
     let (mut world, tokens) = oauth();
     world.serve = Sasl { password: "two", ..Sasl::default() }.serve(BEARER);
     put(&tokens, "one", world.now + Duration::from_secs(600));
@@ -325,12 +325,12 @@ fn login_is_renewed_with_the_current_token() {
     world.pass(ms(2000));
     assert!(world.is_ready(-1, Use::Produce));
     assert_eq!((world.count(17), world.connects.len(), world.brokers.trouble()), (2, 1, None));
-    // A third token is late: the connection waits for it, and goes on.
+    // The third token is late: the connection waits for it, then continues.
     world.serve = Sasl { password: "three", lifetime_ms: 10_000, ..Sasl::default() }.serve(BEARER);
     tokens.put(Arc::new(Token::new("two".to_owned(), Vec::new()).unwrap()), world.now);
     world.pass(ms(11_000));
     assert!(!world.is_ready(-1, Use::Produce));
-    assert_eq!(world.brokers.failure(), None, "it waits");
+    assert_eq!(world.brokers.failure(), None, "the connection waits for a token");
     put(&tokens, "three", world.now + Duration::from_secs(10));
     world.pass(ms(20));
     assert!(world.is_ready(-1, Use::Produce));

@@ -1,4 +1,4 @@
-//! Leaders: epochs, doubts, other topics under the same name, other clusters.
+//! Leaders: epochs, doubts, recreated topics, other clusters.
 
 use super::super::*;
 use super::world::*;
@@ -10,16 +10,16 @@ fn watching(settings: Settings) -> World {
     world
 }
 
-fn lead(world: &mut World, partitions: &[Led]) {
+fn set_leaders(world: &mut World, partitions: &[LeaderAndEpoch]) {
     world.cluster.topics.get_mut("orders").unwrap().1 = partitions.to_vec();
 }
 
-/// Doubts partition 0, and waits for the next answer.
+/// Doubts the leader of partition 0, and waits for the next metadata.
 fn doubt(world: &mut World) -> Option<(i32, i32)> {
-    let asked = world.count(3);
+    let requests = world.count(3);
     let leader = world.brokers.leader("orders", 0);
-    world.brokers.doubt("orders", 0, leader, world.now);
-    world.until(|world| world.count(3) > asked);
+    world.brokers.doubt_leader("orders", 0, leader, world.now);
+    world.until(|world| world.count(3) > requests);
     world.leader(0)
 }
 
@@ -47,14 +47,14 @@ fn leaders_are_read_in_every_version() {
 #[test]
 fn leader_of_an_earlier_epoch_is_not_accepted() {
     let mut world = watching(settings());
-    lead(&mut world, &[(2, 4), (2, 6), (3, 5)]);
+    set_leaders(&mut world, &[(2, 4), (2, 6), (3, 5)]);
     assert_eq!(doubt(&mut world), None, "the partition has no leader until a newer one is reported");
     assert_eq!(world.leader(1), Some((2, 6)));
-    lead(&mut world, &[(3, 6), (2, 6), (3, 5)]);
+    set_leaders(&mut world, &[(3, 6), (2, 6), (3, 5)]);
     world.until(|world| world.leader(0).is_some());
     assert_eq!(world.leader(0), Some((3, 6)));
-    // Nor is it accepted for a partition that is not in doubt.
-    lead(&mut world, &[(3, 5), (1, 5), (3, 7)]);
+    // A partition that is not in doubt does not accept an earlier epoch either.
+    set_leaders(&mut world, &[(3, 5), (1, 5), (3, 7)]);
     world.pass(Duration::from_secs(301));
     assert_eq!([0, 1, 2].map(|partition| world.leader(partition)), [Some((3, 6)), Some((2, 6)), Some((3, 7))]);
 }
@@ -68,10 +68,10 @@ fn recreated_topic_starts_with_its_own_epochs() {
 }
 
 #[test]
-fn a_doubted_leader_may_be_confirmed() {
+fn doubted_leader_can_be_confirmed() {
     let mut world = watching(settings());
     let leader = world.brokers.leader("orders", 0);
-    world.brokers.doubt("orders", 0, leader, world.now);
+    world.brokers.doubt_leader("orders", 0, leader, world.now);
     assert_eq!(world.leader(0), None);
     assert_eq!(world.leader(1), Some((2, 5)), "the others are not in doubt");
     world.until(|world| world.leader(0).is_some());
@@ -82,31 +82,31 @@ fn a_doubted_leader_may_be_confirmed() {
 fn doubt_about_a_former_leader_does_not_affect_its_successor() {
     let mut world = watching(settings());
     let old = world.brokers.leader("orders", 0);
-    lead(&mut world, &[(2, 6), (2, 5), (3, 5)]);
+    set_leaders(&mut world, &[(2, 6), (2, 5), (3, 5)]);
     assert_eq!(doubt(&mut world), Some((2, 6)));
-    let asked = world.count(3);
-    world.brokers.doubt("orders", 0, old, world.now);
+    let requests = world.count(3);
+    world.brokers.doubt_leader("orders", 0, old, world.now);
     world.pass(Duration::from_secs(10));
-    assert_eq!((world.leader(0), world.count(3)), (Some((2, 6)), asked));
+    assert_eq!((world.leader(0), world.count(3)), (Some((2, 6)), requests));
 }
 
 #[test]
-fn doubt_is_not_settled_by_the_answer_to_an_earlier_request() {
+fn doubt_is_not_resolved_by_the_response_to_an_earlier_request() {
     let mut world = watching(settings());
     world.pass(Duration::from_secs(10));
-    let (asked, link) = (world.count(3), world.links()[0]);
-    // A request is under way because of partition 1.
+    let (requests, link) = (world.count(3), world.links()[0]);
+    // A request is pending because of partition 1.
     let leader = world.brokers.leader("orders", 1);
-    world.brokers.doubt("orders", 1, leader, world.now);
+    world.brokers.doubt_leader("orders", 1, leader, world.now);
     world.write(link, usize::MAX);
     world.serve(link);
-    assert_eq!(world.count(3), asked + 1);
+    assert_eq!(world.count(3), requests + 1);
     let leader = world.brokers.leader("orders", 0);
-    world.brokers.doubt("orders", 0, leader, world.now);
+    world.brokers.doubt_leader("orders", 0, leader, world.now);
     world.read(link, usize::MAX);
     assert_eq!((world.leader(0), world.leader(1)), (None, Some((2, 5))));
     world.until(|world| world.leader(0).is_some());
-    assert_eq!(world.count(3), asked + 2);
+    assert_eq!(world.count(3), requests + 2);
 }
 
 #[test]
@@ -116,33 +116,33 @@ fn metadata_requests_back_off_and_go_to_other_brokers() {
     let begin = world.now;
     while world.now < begin + Duration::from_secs(10) {
         let leader = world.brokers.leader("orders", 0);
-        world.brokers.doubt("orders", 0, leader, world.now);
+        world.brokers.doubt_leader("orders", 0, leader, world.now);
         world.pass(ms(1));
     }
-    let asked: Vec<u16> = world.seen.iter().filter(|seen| seen.api_key == 3).map(|seen| seen.port).collect();
-    assert!((13..17).contains(&asked.len()), "{asked:?}");
-    let ports: std::collections::BTreeSet<u16> = asked.iter().copied().collect();
-    assert!(ports.len() == 3, "all brokers are asked: {asked:?}");
-    // After a quiet while, a doubt causes a request at once.
+    let requests: Vec<u16> = world.seen.iter().filter(|seen| seen.api_key == 3).map(|seen| seen.port).collect();
+    assert!((13..17).contains(&requests.len()), "{requests:?}");
+    let ports: std::collections::BTreeSet<u16> = requests.iter().copied().collect();
+    assert!(ports.len() == 3, "all brokers receive requests: {requests:?}");
+    // After some time without requests, a doubt causes a request at once.
     world.pass(Duration::from_secs(10));
-    let asked = world.count(3);
+    let requests = world.count(3);
     let leader = world.brokers.leader("orders", 0);
-    world.brokers.doubt("orders", 0, leader, world.now);
+    world.brokers.doubt_leader("orders", 0, leader, world.now);
     world.settle();
-    assert_eq!(world.count(3), asked + 1);
+    assert_eq!(world.count(3), requests + 1);
 }
 
 #[test]
 fn missing_leader_is_requested_only_while_it_is_looked_up() {
     let mut world = watching(settings());
-    lead(&mut world, &[(-1, 6), (2, 5), (3, 5)]);
+    set_leaders(&mut world, &[(-1, 6), (2, 5), (3, 5)]);
     assert_eq!(doubt(&mut world), None);
     // The last look-up causes one request.
     world.pass(Duration::from_secs(5));
-    let asked = world.count(3);
+    let requests = world.count(3);
     world.pass(Duration::from_secs(60));
-    assert_eq!(world.count(3), asked, "nobody looks it up");
-    lead(&mut world, &[(3, 7), (2, 5), (3, 5)]);
+    assert_eq!(world.count(3), requests, "the leader is not looked up");
+    set_leaders(&mut world, &[(3, 7), (2, 5), (3, 5)]);
     let took = world.until(|world| world.leader(0).is_some());
     assert!(took < ms(5), "{took:?}");
     assert_eq!(world.leader(0), Some((3, 7)));
@@ -155,7 +155,7 @@ fn topic_that_is_watched_later_is_requested_at_once() {
     world.watch("payments");
     let took = world.until(|world| world.brokers.leader("payments", 0).is_some());
     assert_eq!(took, Duration::ZERO);
-    // A topic that does not exist yet is found once it does.
+    // A topic that does not exist yet is found once it is created.
     world.watch("refunds");
     world.pass(Duration::from_secs(1));
     assert_eq!((world.brokers.leader("refunds", 0), world.brokers.topic_error("refunds")), (None, Some(3)));
@@ -164,13 +164,13 @@ fn topic_that_is_watched_later_is_requested_at_once() {
     assert!(took < ms(1300), "{took:?}");
     world.brokers.unwatch("refunds");
     assert_eq!(world.brokers.leader("refunds", 0), None);
-    let asked = world.count(3);
+    let requests = world.count(3);
     world.pass(Duration::from_secs(10));
-    assert_eq!(world.count(3), asked, "nobody watches it");
+    assert_eq!(world.count(3), requests, "the topic is not watched");
 }
 
 #[test]
-fn a_topic_that_a_broker_has_not_heard_of_keeps_its_leaders() {
+fn topic_that_a_broker_does_not_know_keeps_its_leaders() {
     let mut world = watching(settings());
     let topic = world.cluster.topics.remove("orders").unwrap();
     world.pass(Duration::from_secs(301));
@@ -183,11 +183,11 @@ fn a_topic_that_a_broker_has_not_heard_of_keeps_its_leaders() {
 #[test]
 fn old_metadata_is_requested_again() {
     let mut world = watching(settings());
-    let asked = world.count(3);
+    let requests = world.count(3);
     world.pass(Duration::from_secs(299));
-    assert_eq!(world.count(3), asked);
+    assert_eq!(world.count(3), requests);
     world.pass(Duration::from_secs(2));
-    assert_eq!(world.count(3), asked + 1);
+    assert_eq!(world.count(3), requests + 1);
 }
 
 #[test]
@@ -195,19 +195,19 @@ fn broken_connection_causes_a_metadata_request() {
     let mut world = watching(settings());
     world.until(|world| world.is_ready(2, Use::Fetch));
     world.pass(Duration::from_secs(10));
-    let asked = world.count(3);
-    lead(&mut world, &[(1, 5), (3, 6), (3, 5)]);
+    let requests = world.count(3);
+    set_leaders(&mut world, &[(1, 5), (3, 6), (3, 5)]);
     let link = *world.wires.iter().find(|(_, wire)| wire.port == 9002).unwrap().0;
     world.cut(link, "it went away");
     world.settle();
-    assert_eq!((world.count(3), world.leader(1)), (asked + 1, Some((3, 6))));
+    assert_eq!((world.count(3), world.leader(1)), (requests + 1, Some((3, 6))));
 }
 
 #[test]
-fn answer_of_another_cluster_is_rejected() {
+fn metadata_of_another_cluster_is_rejected() {
     let mut world = watching(settings());
     world.cluster.id = Some("other");
-    lead(&mut world, &[(2, 9), (2, 9), (2, 9)]);
+    set_leaders(&mut world, &[(2, 9), (2, 9), (2, 9)]);
     world.pass(Duration::from_secs(302));
     assert_eq!(world.leader(1), Some((2, 5)));
     let trouble = world.brokers.trouble().unwrap();
@@ -217,7 +217,7 @@ fn answer_of_another_cluster_is_rejected() {
 }
 
 #[test]
-fn broker_that_knows_no_brokers_yet_is_asked_again() {
+fn metadata_is_requested_again_from_a_broker_that_knows_no_brokers_yet() {
     let mut world = World::new(settings());
     let nodes = std::mem::take(&mut world.cluster.nodes);
     world.watch("orders");
@@ -242,7 +242,7 @@ fn malformed_metadata_is_requested_again() {
 }
 
 #[test]
-fn a_throttled_answer_mutes_the_connection() {
+fn throttled_metadata_response_mutes_the_connection() {
     let mut world = World::new(settings());
     world.cluster.throttle_ms = 700;
     world.watch("orders");

@@ -1,4 +1,4 @@
-//! Clients and brokers that exchange bytes in memory: no sockets, no threads, a clock that is moved by hand.
+//! Clients and brokers that exchange bytes in memory: no sockets, no threads, and a clock that the test advances.
 
 mod chaos;
 mod cluster;

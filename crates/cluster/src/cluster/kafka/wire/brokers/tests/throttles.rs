@@ -11,18 +11,18 @@ const THROTTLE_MS: i32 = 700;
 
 macro_rules! throttled {
     ($($api:ident $response:ident $versions:expr,)+) => {{
-        let mut all = Vec::new();
+        let mut responses = Vec::new();
         $(for version in $versions {
             let mut body = BytesMut::new();
             $response::default().with_throttle_time_ms(THROTTLE_MS).encode(&mut body, version).unwrap();
-            all.push((ApiKey::$api, version, body.to_vec()));
+            responses.push((ApiKey::$api, version, body.to_vec()));
         })+
-        all
+        responses
     }};
 }
 
-/// Responses in the versions that the client uses, except Produce's: its throttle time is at its end, for the writer.
-fn throttled() -> Vec<(ApiKey, i16, Vec<u8>)> {
+/// Responses in the versions that the client uses, except Produce, whose throttle time is read by the writer.
+fn throttled_responses() -> Vec<(ApiKey, i16, Vec<u8>)> {
     throttled! {
         Fetch FetchResponse 4..=11,
         Metadata MetadataResponse 4..=12,
@@ -38,7 +38,7 @@ fn throttled() -> Vec<(ApiKey, i16, Vec<u8>)> {
 
 #[test]
 fn throttle_time_of_any_response_mutes_its_connection() {
-    for (api, version, body) in throttled() {
+    for (api, version, body) in throttled_responses() {
         let mut world = World::new(settings());
         world.until(|world| world.is_ready(-1, Use::Control) && world.is_ready(-1, Use::Fetch));
         world.serve = Box::new(move |_, seen| (seen.api_key == api as i16).then(|| body.clone()));
@@ -65,13 +65,13 @@ fn throttle_time_of_the_versions_response_mutes_the_connection() {
 }
 
 #[test]
-fn implausible_throttle_times_are_limited() {
-    assert_eq!(muted_for(-1), Duration::ZERO);
-    assert_eq!(muted_for(i32::MAX), Duration::from_mins(1));
+fn throttle_times_are_limited_to_a_minute() {
+    assert_eq!(mute_duration(-1), Duration::ZERO);
+    assert_eq!(mute_duration(i32::MAX), Duration::from_mins(1));
 }
 
 /// How long a connection is muted.
-fn muted_for(throttle_ms: i32) -> Duration {
+fn mute_duration(throttle_ms: i32) -> Duration {
     let mut world = World::new(settings());
     world.until(|world| world.is_ready(-1, Use::Control));
     world.serve = Box::new(move |_, _| Some(throttle_ms.to_be_bytes().to_vec()));

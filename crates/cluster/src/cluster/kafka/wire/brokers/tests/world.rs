@@ -1,4 +1,4 @@
-//! A world of one client and some brokers.
+//! A world of one client and several brokers, with the connections between them in memory.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::*;
-pub use super::cluster::{Cluster, ECHO, Led, Seen, echo};
+pub use super::cluster::{Cluster, ECHO, LeaderAndEpoch, SeenRequest, echo};
 
-/// What a broker does with a request: the response's body, or nothing yet.
-pub type Serve = Box<dyn FnMut(&mut Cluster, &Seen) -> Option<Vec<u8>> + Send>;
+/// Handles a request at a broker: returns the response's body, or `None` if the default response applies.
+pub type Serve = Box<dyn FnMut(&mut Cluster, &SeenRequest) -> Option<Vec<u8>> + Send>;
 
-/// One end of a connection.
+/// A connection between the client and a broker.
 #[derive(Default)]
 pub struct Wire {
     pub port: u16,
-    /// What the client wrote and the broker has not read.
+    /// The bytes that the client wrote and the broker has not read.
     pub to_broker: Vec<u8>,
-    /// What the broker wrote and the client has not read.
+    /// The bytes that the broker wrote and the client has not read.
     pub to_client: Vec<u8>,
     /// How many bytes the client wrote.
     pub written: usize,
@@ -28,11 +28,11 @@ pub struct World {
     pub now: Instant,
     pub cluster: Cluster,
     pub wires: BTreeMap<Link, Wire>,
-    pub seen: Vec<Seen>,
+    pub seen: Vec<SeenRequest>,
     pub connects: Vec<(Instant, u16, Use)>,
     pub events: Vec<Event>,
     pub ticks: usize,
-    /// Takes precedence over the usual answers.
+    /// Takes precedence over the default responses.
     pub serve: Serve,
 }
 
@@ -55,7 +55,7 @@ impl World {
         Self::with(settings, &[9001], 1)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "a clock that is moved by hand has to begin somewhere")]
+    #[expect(clippy::disallowed_methods, reason = "a clock that the test advances has to start at some time")]
     pub fn with(settings: Settings, bootstrap: &[u16], seed: u64) -> Self {
         let bootstrap = bootstrap.iter().map(|port| at(*port)).collect();
         let cluster = Cluster {
@@ -63,7 +63,7 @@ impl World {
             topics: [("orders".to_owned(), (1, vec![(1, 5), (2, 5), (3, 5)]))].into(),
             id: Some("one"),
             api_versions_max: 4,
-            says_versions: true,
+            lists_versions: true,
             metadata_max: 13,
             host: "kafka",
             ..Cluster::default()
@@ -110,11 +110,11 @@ impl World {
         self.wires.keys().copied().collect()
     }
 
-    /// The client writes at most `most` bytes. Returns whether there were any.
-    pub fn write(&mut self, link: Link, most: usize) -> bool {
+    /// The client writes at most `bytes_max` bytes. Returns whether it wrote any.
+    pub fn write(&mut self, link: Link, bytes_max: usize) -> bool {
         let mut slices: Vec<IoSlice<'_>> = Vec::new();
         self.brokers.output(link, &mut slices);
-        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).take(most).collect();
+        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).take(bytes_max).collect();
         let Some(wire) = self.wires.get_mut(&link).filter(|_| !bytes.is_empty()) else { return false };
         wire.to_broker.extend_from_slice(&bytes);
         wire.written += bytes.len();
@@ -122,32 +122,32 @@ impl World {
         true
     }
 
-    /// The client reads at most `most` bytes. Returns whether there were any.
-    pub fn read(&mut self, link: Link, most: usize) -> bool {
+    /// The client reads at most `bytes_max` bytes. Returns whether it read any.
+    pub fn read(&mut self, link: Link, bytes_max: usize) -> bool {
         let Some(wire) = self.wires.get_mut(&link).filter(|wire| !wire.to_client.is_empty()) else { return false };
-        let room = self.brokers.input(link);
-        assert!(!room.is_empty(), "an open connection can be read into");
-        let count = most.min(room.len()).min(wire.to_client.len());
-        room[..count].copy_from_slice(&wire.to_client[..count]);
+        let input = self.brokers.input(link);
+        assert!(!input.is_empty(), "an open connection can be read into");
+        let count = bytes_max.min(input.len()).min(wire.to_client.len());
+        input[..count].copy_from_slice(&wire.to_client[..count]);
         wire.to_client.drain(..count);
         self.brokers.filled(link, count, self.now);
         true
     }
 
-    /// The broker serves one request. Returns whether a whole one had arrived.
+    /// The broker serves one request. Returns whether a whole request had arrived.
     pub fn serve(&mut self, link: Link) -> bool {
         let Some(wire) = self.wires.get_mut(&link) else { return false };
         let Some(length) = wire.to_broker.first_chunk().map(|length| i32::from_be_bytes(*length) as usize) else {
             return false;
         };
-        if wire.to_broker.len() < 4 + length || self.cluster.mute.contains(&wire.port) {
+        if wire.to_broker.len() < 4 + length || self.cluster.silent.contains(&wire.port) {
             return false;
         }
         let port = wire.port;
-        let seen = Seen::read(link, port, wire.to_broker.drain(..4 + length).skip(4).collect());
+        let seen = SeenRequest::read(link, port, wire.to_broker.drain(..4 + length).skip(4).collect());
         self.seen.push(seen.clone());
         let mut serve = std::mem::replace(&mut self.serve, Box::new(|_, _| None));
-        let body = serve(&mut self.cluster, &seen).or_else(|| self.cluster.answer(&seen));
+        let body = serve(&mut self.cluster, &seen).or_else(|| self.cluster.default_response(&seen));
         self.serve = serve;
         if let Some(body) = body {
             self.respond(&seen, &body);
@@ -156,28 +156,28 @@ impl World {
     }
 
     /// Writes a response.
-    pub fn respond(&mut self, seen: &Seen, body: &[u8]) {
+    pub fn respond(&mut self, seen: &SeenRequest, body: &[u8]) {
         if let Some(wire) = self.wires.get_mut(&seen.link) {
             wire.to_client.extend(seen.response(body));
         }
     }
 
-    /// Runs until nothing more happens at this time.
+    /// Runs until no more bytes move and no tick is due at the current time.
     pub fn settle(&mut self) {
-        self.settle_by(|| usize::MAX);
+        self.settle_in_pieces(|| usize::MAX);
     }
 
-    /// The same, reading and writing `piece` bytes at a time.
-    pub fn settle_by(&mut self, mut piece: impl FnMut() -> usize) {
+    /// Like [`World::settle`], with at most `piece` bytes for each read and write.
+    pub fn settle_in_pieces(&mut self, mut piece: impl FnMut() -> usize) {
         loop {
             self.tick();
             self.act();
-            let mut goes_on = false;
+            let mut has_moved = false;
             for link in self.links() {
-                goes_on |= self.write(link, piece()) | self.serve(link) | self.read(link, piece());
+                has_moved |= self.write(link, piece()) | self.serve(link) | self.read(link, piece());
             }
             self.events.extend(std::iter::from_fn(|| self.brokers.next_event()));
-            if !goes_on && self.brokers.next_tick().is_none_or(|at| at > self.now) && !self.has_acts() {
+            if !has_moved && self.brokers.next_tick().is_none_or(|at| at > self.now) && !self.has_acts() {
                 return;
             }
         }
@@ -198,7 +198,7 @@ impl World {
         self.brokers.tick(self.now);
     }
 
-    /// Passes `time`, from one tick to the next.
+    /// Advances the clock by `time`, from one tick to the next.
     pub fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         self.settle();
@@ -211,7 +211,7 @@ impl World {
         self.settle();
     }
 
-    /// Passes time until `holds` is true, at most a minute.
+    /// Advances the clock until `holds` is true, at most by a minute. Returns by how much.
     pub fn until(&mut self, mut holds: impl FnMut(&mut Self) -> bool) -> Duration {
         let begin = self.now;
         self.settle();
@@ -222,31 +222,31 @@ impl World {
         self.now - begin
     }
 
-    pub fn is_ready(&mut self, node: i32, use_: Use) -> bool {
-        self.brokers.ready(node, use_, self.now).is_some()
+    pub fn is_ready(&mut self, node: i32, purpose: Use) -> bool {
+        self.brokers.ensure_ready(node, purpose, self.now).is_some()
     }
 
-    /// Sends a request that brokers answer with its own body: see [`echo`].
-    pub fn send(&mut self, node: i32, use_: Use, body: &[u8]) -> RequestId {
-        self.brokers.send(node, use_, echo(body), Duration::from_secs(5), self.now)
+    /// Sends a request to which brokers respond with the request's own body: see [`echo`].
+    pub fn send(&mut self, node: i32, purpose: Use, body: &[u8]) -> RequestId {
+        self.brokers.send(node, purpose, echo(body), Duration::from_secs(5), self.now)
     }
 
-    pub fn answered(&mut self) -> Vec<(RequestId, Vec<u8>)> {
+    pub fn take_responses(&mut self) -> Vec<(RequestId, Vec<u8>)> {
         let events = std::mem::take(&mut self.events).into_iter();
         events
             .map(|event| match event {
-                Event::Answered { id, body, .. } => (id, body.as_slice().to_vec()),
+                Event::Responded { id, body, .. } => (id, body.as_slice().to_vec()),
                 Event::Failed { .. } => panic!("{event:?}"),
             })
             .collect()
     }
 
-    pub fn failed(&mut self) -> Vec<(RequestId, bool, String)> {
+    pub fn take_failures(&mut self) -> Vec<(RequestId, bool, String)> {
         let events = std::mem::take(&mut self.events).into_iter();
         events
             .map(|event| match event {
                 Event::Failed { id, sent, reason } => (id, sent, reason),
-                Event::Answered { .. } => panic!("{event:?}"),
+                Event::Responded { .. } => panic!("{event:?}"),
             })
             .collect()
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_keepalive;
 
-use self::server::{Server, Speaks};
+use self::server::{Server, Transport};
 use super::super::brokers::tests::world::echo;
 use super::super::brokers::{Address, Brokers, Event, RequestId, Settings, TroubleKind, Use};
 use super::{Edge, Family, SocketSettings, clock};
@@ -30,12 +30,12 @@ impl Client {
         Self { edge, brokers }
     }
 
-    /// Drives it until `holds` returns a value.
-    fn until<T>(&mut self, mut holds: impl FnMut(&mut Brokers, Instant) -> Option<T>) -> T {
+    /// Drives the client until `condition` returns a value.
+    fn until<T>(&mut self, mut condition: impl FnMut(&mut Brokers, Instant) -> Option<T>) -> T {
         let begin = clock();
         loop {
-            if let Some(held) = holds(&mut self.brokers, clock()) {
-                return held;
+            if let Some(value) = condition(&mut self.brokers, clock()) {
+                return value;
             }
             assert!(
                 begin.elapsed() < Duration::from_secs(30),
@@ -46,11 +46,11 @@ impl Client {
         }
     }
 
-    /// Drives it until the leader's connection is ready.
-    fn ready(&mut self) -> i32 {
+    /// Drives the client until the leader's connection is ready; returns the leader.
+    fn until_ready(&mut self) -> i32 {
         self.until(|brokers, now| {
             let leader = brokers.leader("orders", 0)?;
-            brokers.ready(leader.node, Use::Fetch, now).map(|_| leader.node)
+            brokers.ensure_ready(leader.node, Use::Fetch, now).map(|_| leader.node)
         })
     }
 
@@ -66,15 +66,15 @@ impl Client {
         self.until(|brokers, _| brokers.trouble().map(|trouble| (trouble.kind, trouble.message.clone())))
     }
 
-    /// Sends all bodies at once, and expects them back in order.
+    /// Sends all bodies at once, and asserts that they return in order.
     fn exchange(&mut self, node: i32, bodies: &[Vec<u8>]) {
         let ids: Vec<RequestId> = bodies.iter().map(|body| self.send(node, body)).collect();
         for (id, body) in ids.into_iter().zip(bodies) {
             match self.event() {
-                Event::Answered { id: answered, body: answer, .. } => {
-                    assert_eq!(answered, id);
-                    assert!(answer.as_slice() == body);
-                    self.brokers.recycle(answer.into_buffer());
+                Event::Responded { id: response_id, body: response, .. } => {
+                    assert_eq!(response_id, id);
+                    assert!(response.as_slice() == body);
+                    self.brokers.recycle(response.into_buffer());
                 }
                 event => panic!("{event:?}"),
             }
@@ -82,30 +82,30 @@ impl Client {
     }
 }
 
-/// Bodies of all sizes, the largest beyond the buffers of sockets.
+/// Bodies of all sizes; the largest exceed the buffers of sockets.
 fn bodies() -> Vec<Vec<u8>> {
     let lengths = [0, 1, 100, 16_000, 17_000, 3_000_000, 5, 20_000_000, 70_000, 3];
     lengths.iter().map(|length| (0..*length).map(|i: usize| (i * 7 + length) as u8).collect()).collect()
 }
 
 #[test]
-fn requests_of_all_sizes_come_back_in_order() {
-    let server = Server::start("localhost", Speaks::Plain);
+fn responses_of_all_sizes_arrive_in_order() {
+    let server = Server::start("localhost", Transport::Plain);
     let mut client = Client::new(Edge::new(None, SocketSettings::default()), &[server.address()]);
-    let node = client.ready();
+    let node = client.until_ready();
     client.exchange(node, &bodies());
     client.exchange(node, &bodies());
 }
 
 #[test]
-fn a_broker_that_goes_away_is_found_again() {
-    let mut server = Server::start("127.0.0.1", Speaks::Plain);
+fn client_reconnects_to_a_broker_that_closed_its_connections() {
+    let mut server = Server::start("127.0.0.1", Transport::Plain);
     let mut client = Client::new(Edge::new(None, SocketSettings::default()), &[server.address()]);
-    let node = client.ready();
-    server.hold(true);
+    let node = client.until_ready();
+    server.hold_echoes(true);
     let id = client.send(node, b"held");
     client.edge.drive(&mut client.brokers, Duration::from_millis(50));
-    server.cut();
+    server.close_all();
     match client.event() {
         Event::Failed { id: failed, sent, reason } => {
             assert_eq!((failed, sent), (id, true));
@@ -113,42 +113,42 @@ fn a_broker_that_goes_away_is_found_again() {
         }
         event => panic!("{event:?}"),
     }
-    server.hold(false);
-    let node = client.ready();
+    server.hold_echoes(false);
+    let node = client.until_ready();
     client.exchange(node, &[b"again".to_vec()]);
 }
 
 #[test]
-fn next_address_is_tried_if_nobody_listens_at_the_first() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let nobody = Address { host: "127.0.0.1".to_owned(), port: free };
-    let server = Server::start("127.0.0.1", Speaks::Plain);
-    let mut client = Client::new(Edge::new(None, SocketSettings::default()), &[nobody, server.address()]);
+fn second_bootstrap_address_is_attempted_if_the_first_is_refused() {
+    let unused_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let refusing = Address { host: "127.0.0.1".to_owned(), port: unused_port };
+    let server = Server::start("127.0.0.1", Transport::Plain);
+    let mut client = Client::new(Edge::new(None, SocketSettings::default()), &[refusing, server.address()]);
     let begin = clock();
-    client.ready();
+    client.until_ready();
     assert!(begin.elapsed() < Duration::from_secs(3));
 }
 
 #[test]
 fn addresses_of_another_family_are_not_tried() {
-    let server = Server::start("127.0.0.1", Speaks::Plain);
+    let server = Server::start("127.0.0.1", Transport::Plain);
     let by = |family| Edge::new(None, SocketSettings { family, keepalive: false });
-    Client::new(by(Family::V4), &[server.address()]).ready();
+    Client::new(by(Family::V4), &[server.address()]).until_ready();
     let mut other = Client::new(by(Family::V6), &[server.address()]);
     let failure = other.until(|brokers, _| brokers.failure().map(str::to_owned));
     assert!(failure.contains("it has no address of the family v6 (broker.address.family)"), "{failure}");
     // A name with addresses of both families: those of IPv6 are skipped.
     let named = Address { host: "localhost".to_owned(), port: server.address().port };
-    Client::new(by(Family::V4), &[named]).ready();
+    Client::new(by(Family::V4), &[named]).until_ready();
 }
 
 #[test]
 fn sockets_are_kept_alive_if_configured() {
-    let server = Server::start("127.0.0.1", Speaks::Plain);
+    let server = Server::start("127.0.0.1", Transport::Plain);
     for keepalive in [false, true] {
         let settings = SocketSettings { family: Family::Any, keepalive };
         let mut client = Client::new(Edge::new(None, settings), &[server.address()]);
-        client.ready();
+        client.until_ready();
         let probed = client.edge.sockets.iter().filter_map(|entry| entry.interest(&client.brokers));
         let probed: Vec<bool> = probed.map(|(stream, _)| socket_keepalive(stream).unwrap()).collect();
         assert!(!probed.is_empty() && probed.iter().all(|probed| *probed == keepalive), "{probed:?}");
@@ -156,7 +156,7 @@ fn sockets_are_kept_alive_if_configured() {
 }
 
 #[test]
-fn a_name_that_cannot_exist_is_trouble() {
+fn invalid_name_is_reported_as_trouble() {
     let unknown = Address { host: "x".repeat(70), port: 9092 };
     let mut client = Client::new(Edge::new(None, SocketSettings::default()), &[unknown]);
     let (kind, message) = client.trouble();
@@ -165,11 +165,11 @@ fn a_name_that_cannot_exist_is_trouble() {
 }
 
 #[test]
-fn driving_takes_no_longer_than_its_wait() {
-    let server = Server::start("127.0.0.1", Speaks::Plain);
+fn drive_takes_no_longer_than_its_wait() {
+    let server = Server::start("127.0.0.1", Transport::Plain);
     let mut client = Client::new(Edge::new(None, SocketSettings::default()), &[server.address()]);
-    let node = client.ready();
-    server.hold(true);
+    let node = client.until_ready();
+    server.hold_echoes(true);
     client.send(node, b"held");
     for wait in [0, 1, 30, 200].map(Duration::from_millis) {
         let begin = clock();
@@ -177,22 +177,22 @@ fn driving_takes_no_longer_than_its_wait() {
         client.edge.drive(&mut client.brokers, wait);
         assert!(begin.elapsed() < wait * 2 + Duration::from_millis(200), "{:?} instead of {wait:?}", begin.elapsed());
     }
-    // Without events it takes the whole wait.
+    // Without events, the call takes the whole wait.
     let begin = clock();
     client.edge.drive(&mut client.brokers, Duration::from_millis(300));
     assert!(begin.elapsed() >= Duration::from_millis(290), "{:?}", begin.elapsed());
 }
 
 #[test]
-fn clients_share_an_edge_which_closes_a_dropped_clients_connections() {
-    let server = Server::start("localhost", Speaks::Plain);
+fn shared_edge_closes_the_connections_of_a_dropped_client() {
+    let server = Server::start("localhost", Transport::Plain);
     let mut first = Client::new(Edge::new(None, SocketSettings::default()), &[server.address()]);
     let mut second = Client::new(Edge::new(None, SocketSettings::default()), &[server.address()]);
     let begin = clock();
     loop {
         let is_ready = [&mut first.brokers, &mut second.brokers].into_iter().all(|brokers| {
             let leader = brokers.leader("orders", 0);
-            leader.is_some_and(|leader| brokers.ready(leader.node, Use::Fetch, clock()).is_some())
+            leader.is_some_and(|leader| brokers.ensure_ready(leader.node, Use::Fetch, clock()).is_some())
         });
         if is_ready {
             break;
@@ -202,7 +202,7 @@ fn clients_share_an_edge_which_closes_a_dropped_clients_connections() {
     }
     let open = server.connections();
     assert!(open >= 2, "at least one for each client: {open}");
-    // While only one is driven, the other's connections stay.
+    // While only the first client is driven, the second one's connections stay open.
     first.exchange(1, &[b"x".to_vec()]);
     assert_eq!(server.connections(), open);
     drop(second);

@@ -1,4 +1,4 @@
-//! A broker with a thread for each connection, which answers like the brokers of the simulated world.
+//! A broker with a thread for each connection, which responds like the brokers of the simulated world.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::cluster::kafka::wire::brokers::tests::world::{Cluster, ECHO, Seen};
+use crate::cluster::kafka::wire::brokers::tests::world::{Cluster, ECHO, SeenRequest};
 use crate::cluster::kafka::wire::brokers::{Address, Link};
 
-/// What a server speaks.
+/// How a server encrypts its connections.
 #[derive(Clone)]
-pub enum Speaks {
+pub enum Transport {
     Plain,
     Tls(Arc<ServerConfig>),
 }
 
-/// A broker; its threads end with their connections, and the listener's with the process.
+/// A broker. Its threads end with their connections, and the listener's thread with the process.
 pub struct Server {
     address: Address,
     shared: Arc<Shared>,
@@ -28,32 +28,32 @@ pub struct Server {
 #[derive(Default)]
 struct Shared {
     streams: Mutex<Vec<TcpStream>>,
-    holds: AtomicBool,
+    holds_echoes: AtomicBool,
     connections: AtomicUsize,
 }
 
 impl Server {
     /// Listens on `host`, a name of this machine.
-    pub fn start(host: &'static str, speaks: Speaks) -> Self {
+    pub fn start(host: &'static str, transport: Transport) -> Self {
         let listener = TcpListener::bind((host, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared: Arc<Shared> = Arc::default();
-        let of_all = shared.clone();
+        let listener_shared = shared.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let (stream, speaks, shared) = (stream.unwrap(), speaks.clone(), of_all.clone());
-                let end = stream.try_clone().unwrap();
+                let (stream, transport, shared) = (stream.unwrap(), transport.clone(), listener_shared.clone());
+                let closer = stream.try_clone().unwrap();
                 shared.streams.lock().unwrap().push(stream.try_clone().unwrap());
                 shared.connections.fetch_add(1, Ordering::SeqCst);
                 thread::spawn(move || {
-                    match speaks {
-                        Speaks::Plain => serve(stream, host, port, &shared),
-                        Speaks::Tls(config) => {
+                    match transport {
+                        Transport::Plain => serve(stream, host, port, &shared),
+                        Transport::Tls(config) => {
                             let tls = ServerConnection::new(config).unwrap();
                             serve(StreamOwned::new(tls, stream), host, port, &shared);
                         }
                     }
-                    let _ = end.shutdown(Shutdown::Both);
+                    let _ = closer.shutdown(Shutdown::Both);
                     shared.connections.fetch_sub(1, Ordering::SeqCst);
                 });
             }
@@ -70,13 +70,13 @@ impl Server {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// Sets whether clients' echo requests are held back.
-    pub fn hold(&self, holds: bool) {
-        self.shared.holds.store(holds, Ordering::SeqCst);
+    /// Sets whether responses to echo requests are held back.
+    pub fn hold_echoes(&self, holds: bool) {
+        self.shared.holds_echoes.store(holds, Ordering::SeqCst);
     }
 
     /// Closes all connections.
-    pub fn cut(&mut self) {
+    pub fn close_all(&mut self) {
         for stream in self.shared.streams.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -102,11 +102,11 @@ fn serve(mut stream: impl Read + Write, host: &'static str, port: u16, shared: &
         if stream.read_exact(&mut frame).is_err() {
             return;
         }
-        let seen = Seen::read(Link(0), port, frame);
-        while seen.api_key == ECHO && shared.holds.load(Ordering::SeqCst) {
+        let seen = SeenRequest::read(Link(0), port, frame);
+        while seen.api_key == ECHO && shared.holds_echoes.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(1));
         }
-        let response = seen.response(&cluster.answer(&seen).unwrap());
+        let response = seen.response(&cluster.default_response(&seen).unwrap());
         if stream.write_all(&response).and_then(|()| stream.flush()).is_err() {
             return;
         }

@@ -1,13 +1,13 @@
-//! The filter of aborted transactions against a model of a log.
+//! The filter of aborted transactions, compared with a model of a log.
 
 use super::*;
 
-/// One step of a log: who does what.
+/// One step in the history of a log.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Writes a batch of that many records, in a transaction or outside of one.
+    /// A producer writes a batch of `records` records, in a transaction or outside of one.
     Write { producer: i64, records: usize, transactional: bool },
-    /// Ends the producer's transaction, if it has one.
+    /// A producer ends its transaction, if it has one.
     End { producer: i64, commit: bool },
 }
 
@@ -20,30 +20,30 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A batch of the log: its bytes, its first and last offset, and whether a reader at read_committed gets it: `None`
-/// while its transaction is open.
+/// A batch of the log.
 struct Entry {
     bytes: Vec<u8>,
-    first: i64,
-    last: i64,
+    first_offset: i64,
+    last_offset: i64,
+    /// Whether a reader with read_committed receives it; `None` while its transaction is open.
     visible: Option<bool>,
 }
 
-/// An aborted transaction, and where its marker is.
-struct Gone {
+/// An aborted transaction, and the offset of its marker.
+struct AbortedSpan {
     transaction: AbortedTransaction,
-    marker: i64,
+    marker_offset: i64,
 }
 
 #[derive(Default)]
 struct Log {
     entries: Vec<Entry>,
-    gone: Vec<Gone>,
-    end: i64,
+    aborted: Vec<AbortedSpan>,
+    end_offset: i64,
 }
 
 impl Log {
-    fn of(steps: &[Step]) -> Self {
+    fn from_steps(steps: &[Step]) -> Self {
         let mut log = Self::default();
         // The open transactions: the producer, and the first entry.
         let mut open: Vec<(i64, usize)> = Vec::new();
@@ -51,18 +51,18 @@ impl Log {
             match *step {
                 Step::Write { producer, records, transactional } => {
                     // A producer with an open transaction writes only within it.
-                    let is_open = open.iter().any(|(of, _)| *of == producer);
+                    let is_open = open.iter().any(|(owner, _)| *owner == producer);
                     let transactional = transactional || is_open;
                     if transactional && !is_open {
                         open.push((producer, log.entries.len()));
                     }
-                    let seal = SealAs { producer_id: producer, transactional, ..SEAL };
-                    let bytes = batch(log.end, &vec![Owned::default(); records], Codec::None, seal);
+                    let seal = BatchProducer { producer_id: producer, transactional, ..SEAL };
+                    let bytes = batch(log.end_offset, &vec![OwnedRecord::default(); records], Codec::None, seal);
                     log.push(bytes, records, (!transactional).then_some(true));
                 }
                 Step::End { producer, commit } => {
-                    let Some(at) = open.iter().position(|(of, _)| *of == producer) else { continue };
-                    let (_, from) = open.remove(at);
+                    let Some(index) = open.iter().position(|(owner, _)| *owner == producer) else { continue };
+                    let (_, from) = open.remove(index);
                     log.end_transaction(producer, from, commit);
                 }
             }
@@ -71,13 +71,13 @@ impl Log {
     }
 
     fn push(&mut self, bytes: Vec<u8>, records: usize, visible: Option<bool>) {
-        let first = self.end;
-        self.end += records as i64;
-        self.entries.push(Entry { bytes, first, last: self.end - 1, visible });
+        let first_offset = self.end_offset;
+        self.end_offset += records as i64;
+        self.entries.push(Entry { bytes, first_offset, last_offset: self.end_offset - 1, visible });
     }
 
     fn end_transaction(&mut self, producer_id: i64, from: usize, commit: bool) {
-        let first_offset = self.entries[from].first;
+        let first_offset = self.entries[from].first_offset;
         for entry in &mut self.entries[from..] {
             let batch = Batches::new(&entry.bytes).next().unwrap().unwrap();
             if batch.producer_id == producer_id && entry.visible.is_none() {
@@ -86,21 +86,21 @@ impl Log {
         }
         if !commit {
             let transaction = AbortedTransaction { producer_id, first_offset };
-            self.gone.push(Gone { transaction, marker: self.end });
+            self.aborted.push(AbortedSpan { transaction, marker_offset: self.end_offset });
         }
         let control = if commit { Control::Commit } else { Control::Abort };
-        self.push(marker(self.end, producer_id, control), 1, Some(false));
+        self.push(marker(self.end_offset, producer_id, control), 1, Some(false));
     }
 
     /// How many entries are before the last stable offset.
-    fn stable(&self) -> usize {
+    fn stable_count(&self) -> usize {
         self.entries.iter().position(|entry| entry.visible.is_none()).unwrap_or(self.entries.len())
     }
 
-    /// The transactions that a broker lists for a fetch from one offset up to another.
-    fn listed(&self, from: i64, to: i64) -> Vec<AbortedTransaction> {
-        let reaches = |gone: &&Gone| gone.marker >= from && gone.transaction.first_offset < to;
-        self.gone.iter().filter(reaches).map(|gone| gone.transaction).collect()
+    /// The aborted transactions that a broker lists for a fetch of the offsets in `from..to`.
+    fn aborted_between(&self, from: i64, to: i64) -> Vec<AbortedTransaction> {
+        let overlaps = |span: &&AbortedSpan| span.marker_offset >= from && span.transaction.first_offset < to;
+        self.aborted.iter().filter(overlaps).map(|span| span.transaction).collect()
     }
 }
 
@@ -109,22 +109,22 @@ proptest! {
 
     #[test]
     fn readers_get_committed_batches_only(steps in vec(step(), 1..60), rotate: usize) {
-        let log = Log::of(&steps);
-        let stable = log.stable();
-        let mut aborted = Aborted::default();
+        let log = Log::from_steps(&steps);
+        let stable = log.stable_count();
+        let mut aborted = AbortedFilter::default();
         // Every possible fetch: from each offset, mid-batch and mid-transaction, up to each batch.
         for from in 0..stable {
             for to in from + 1..=stable {
                 let fetched = &log.entries[from..to];
-                for offset in fetched[0].first..=fetched[0].last {
-                    let mut list = log.listed(offset, fetched[fetched.len() - 1].last + 1);
+                for offset in fetched[0].first_offset..=fetched[0].last_offset {
+                    let mut list = log.aborted_between(offset, fetched[fetched.len() - 1].last_offset + 1);
                     let middle = rotate % list.len().max(1);
                     list.rotate_left(middle);
                     aborted.begin(list);
                     for entry in fetched {
                         let batch = Batches::new(&entry.bytes).next().unwrap().unwrap();
                         let is_visible = entry.visible == Some(true);
-                        prop_assert_eq!(aborted.admits(&batch).unwrap(), is_visible, "{}", entry.first);
+                        prop_assert_eq!(aborted.admits(&batch).unwrap(), is_visible, "{}", entry.first_offset);
                     }
                 }
             }
@@ -135,12 +135,13 @@ proptest! {
 #[test]
 fn unreadable_control_batch_is_an_error_and_an_empty_one_is_ignored() {
     let list = [AbortedTransaction { producer_id: 77, first_offset: 0 }];
-    let mut aborted = Aborted::default();
-    let admits = |aborted: &mut Aborted, bytes: &[u8]| aborted.admits(&Batches::new(bytes).next().unwrap().unwrap());
-    let data = batch(2, &[Owned::default()], Codec::None, SEAL);
+    let mut aborted = AbortedFilter::default();
+    let admits =
+        |aborted: &mut AbortedFilter, bytes: &[u8]| aborted.admits(&Batches::new(bytes).next().unwrap().unwrap());
+    let data = batch(2, &[OwnedRecord::default()], Codec::None, SEAL);
     // A key that is too short, a key of a negative version, and no key.
     for key in [Some(vec![0, 0, 0]), Some(vec![0xff, 0xff, 0, 0]), None] {
-        let mut broken = batch(1, &[Owned { key, ..Owned::default() }], Codec::None, SEAL);
+        let mut broken = batch(1, &[OwnedRecord { key, ..OwnedRecord::default() }], Codec::None, SEAL);
         rewrite(&mut broken, CHECKED_FROM, &(CONTROL_BIT | TRANSACTIONAL_BIT).to_be_bytes());
         aborted.begin(list);
         assert!(matches!(admits(&mut aborted, &broken), Err(Error::Damaged(_))));
@@ -149,26 +150,27 @@ fn unreadable_control_batch_is_an_error_and_an_empty_one_is_ignored() {
     rewrite(&mut empty, CHECKED_FROM, &(CONTROL_BIT | TRANSACTIONAL_BIT).to_be_bytes());
     aborted.begin(list);
     assert_eq!(admits(&mut aborted, &empty), Ok(false));
-    assert_eq!(admits(&mut aborted, &data), Ok(false), "its transaction goes on");
-    let other = batch(3, &[Owned::default()], Codec::None, SealAs { producer_id: 78, ..SEAL });
+    assert_eq!(admits(&mut aborted, &data), Ok(false), "its transaction has not ended");
+    let other = batch(3, &[OwnedRecord::default()], Codec::None, BatchProducer { producer_id: 78, ..SEAL });
     assert_eq!(admits(&mut aborted, &other), Ok(true));
-    // The next response begins with a list of its own.
+    // The next response has a list of its own.
     aborted.begin([]);
     assert_eq!(admits(&mut aborted, &data), Ok(true));
 }
 
-/// As in Java's client: if a broker's index of transactions points into a batch, all of the batch is meant.
+/// As in Java's client: if a broker's index of transactions points into a batch, the whole batch belongs to the
+/// transaction.
 #[test]
 fn transaction_that_begins_within_a_batch_covers_all_of_it() {
-    let bytes = batch(10, &vec![Owned::default(); 3], Codec::None, SEAL);
+    let bytes = batch(10, &vec![OwnedRecord::default(); 3], Codec::None, SEAL);
     let batch = Batches::new(&bytes).next().unwrap().unwrap();
-    let mut aborted = Aborted::default();
+    let mut aborted = AbortedFilter::default();
     for (first_offset, expected) in [(10, false), (12, false), (13, true)] {
         aborted.begin([AbortedTransaction { producer_id: SEAL.producer_id, first_offset }]);
         assert_eq!(aborted.admits(&batch), Ok(expected), "from {first_offset}");
     }
-    // Batches outside of transactions are for every reader.
-    let bytes = self::batch(10, &[Owned::default()], Codec::None, SealAs { transactional: false, ..SEAL });
+    // Every reader receives batches outside of transactions.
+    let bytes = self::batch(10, &[OwnedRecord::default()], Codec::None, BatchProducer { transactional: false, ..SEAL });
     aborted.begin([AbortedTransaction { producer_id: SEAL.producer_id, first_offset: 0 }]);
     assert_eq!(aborted.admits(&Batches::new(&bytes).next().unwrap().unwrap()), Ok(true));
 }

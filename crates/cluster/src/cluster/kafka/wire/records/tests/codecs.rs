@@ -1,4 +1,4 @@
-//! Unpacking stays within its bound whatever the bytes claim, and reads all framings that clients write.
+//! Batches are unpacked within the bound whatever size they claim, and in all framings that clients write.
 
 use std::io::Write;
 
@@ -33,18 +33,18 @@ fn snappy(bytes: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new().compress_vec(bytes).unwrap()
 }
 
-/// A frame that gives its size, as one-shot compression writes it, or does not, as a stream writes it.
-fn zstd(bytes: &[u8], says_size: bool) -> Vec<u8> {
+/// A frame with its unpacked size, as one-shot compression writes it, or without, as a stream writes it.
+fn zstd(bytes: &[u8], contains_size: bool) -> Vec<u8> {
     let mut packed = vec![0; zstd_safe::compress_bound(bytes.len()) + 64];
     let mut context = zstd_safe::CCtx::create();
-    context.set_parameter(zstd_safe::CParameter::ContentSizeFlag(says_size)).unwrap();
+    context.set_parameter(zstd_safe::CParameter::ContentSizeFlag(contains_size)).unwrap();
     let len = context.compress2(&mut packed[..], bytes).unwrap();
     packed.truncate(len);
     packed
 }
 
-fn unpack(codec: Codec, bytes: &[u8], max: usize) -> Result<Vec<u8>, Rejected> {
-    Bounded::new(max).unpack(codec, bytes).map(|unpacked| unpacked.to_vec())
+fn unpack(codec: Codec, bytes: &[u8], max: usize) -> Result<Vec<u8>, UnpackError> {
+    BoundedUnpacker::new(max).unpack(codec, bytes).map(|unpacked| unpacked.to_vec())
 }
 
 #[test]
@@ -61,14 +61,14 @@ fn bombs_are_refused() {
         (Codec::Zstd, zstd(&zeros, false)),
         (Codec::Zstd, zstd(&zeros[..MAX / 2 + 1], false).repeat(2)),
         (Codec::Snappy, snappy(&zeros)),
-        // A bare claim of 4 GiB, alone and in a frame, and blocks that are too large only together.
+        // A block that only claims 4 GiB, alone and in a frame; and blocks that are too large only together.
         (Codec::Snappy, claim.to_vec()),
         (Codec::Snappy, xerial(&[claim.to_vec()])),
         (Codec::Snappy, xerial(&vec![snappy(&zeros[..MAX / 2 + 1]); 2])),
         (Codec::None, zeros[..=MAX].to_vec()),
     ];
     for (number, (codec, bomb)) in bombs.iter().enumerate() {
-        assert_eq!(unpack(*codec, bomb, MAX), Err(Rejected::TooLarge), "bomb {number}, {codec:?}");
+        assert_eq!(unpack(*codec, bomb, MAX), Err(UnpackError::TooLarge), "bomb {number}, {codec:?}");
     }
 }
 
@@ -86,9 +86,9 @@ fn bound_is_exact() {
     ];
     for (codec, bytes) in packed {
         assert_eq!(unpack(codec, &bytes, plain.len()).as_ref(), Ok(&plain), "{codec:?}");
-        assert_eq!(unpack(codec, &bytes, plain.len() - 1), Err(Rejected::TooLarge), "{codec:?}");
+        assert_eq!(unpack(codec, &bytes, plain.len() - 1), Err(UnpackError::TooLarge), "{codec:?}");
         assert_eq!(unpack(codec, &bytes, usize::MAX).as_ref(), Ok(&plain), "{codec:?}");
-        assert_eq!(unpack(codec, &bytes, 0), Err(Rejected::TooLarge), "{codec:?}");
+        assert_eq!(unpack(codec, &bytes, 0), Err(UnpackError::TooLarge), "{codec:?}");
     }
 }
 
@@ -99,25 +99,25 @@ fn invalid_output_of_a_codec_is_damaged() {
         [(Codec::Gzip, gzip(&plain)), (Codec::Snappy, snappy(&plain)), (Codec::Zstd, zstd(&plain, true))]
     {
         for end in 0..bytes.len() {
-            assert_eq!(unpack(codec, &bytes[..end], MAX), Err(Rejected::Damaged), "{codec:?}, {end} bytes");
+            assert_eq!(unpack(codec, &bytes[..end], MAX), Err(UnpackError::Damaged), "{codec:?}, {end} bytes");
         }
     }
     for end in 1..16 {
-        assert_eq!(unpack(Codec::Snappy, &xerial(&[snappy(&plain)])[..end], MAX), Err(Rejected::Damaged));
+        assert_eq!(unpack(Codec::Snappy, &xerial(&[snappy(&plain)])[..end], MAX), Err(UnpackError::Damaged));
     }
     for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
-        assert_eq!(unpack(codec, &[0xff; 100], MAX), Err(Rejected::Damaged), "{codec:?}");
+        assert_eq!(unpack(codec, &[0xff; 100], MAX), Err(UnpackError::Damaged), "{codec:?}");
     }
 }
 
 #[test]
 fn batch_after_a_damaged_one_is_unpacked() {
     let plain = vec![5; 200_000];
-    let mut unpack = Bounded::new(MAX);
-    for says_size in [true, false] {
-        let packed = zstd(&plain, says_size);
+    let mut unpack = BoundedUnpacker::new(MAX);
+    for contains_size in [true, false] {
+        let packed = zstd(&plain, contains_size);
         for _ in 0..2 {
-            assert_eq!(unpack.unpack(Codec::Zstd, &packed[..packed.len() / 2]).err(), Some(Rejected::Damaged));
+            assert_eq!(unpack.unpack(Codec::Zstd, &packed[..packed.len() / 2]).err(), Some(UnpackError::Damaged));
             assert_eq!(*unpack.unpack(Codec::Zstd, &packed).unwrap(), *plain);
         }
     }
@@ -125,8 +125,8 @@ fn batch_after_a_damaged_one_is_unpacked() {
 
 #[test]
 fn batch_with_an_incomplete_payload_is_damaged() {
-    // A frame that unpacks to fewer records than the head says: they were cut off before they were packed.
-    let record = Owned { value: Some(vec![7; 100]), ..Owned::default() };
+    // A frame that unpacks to fewer records than the head claims: the records were truncated before they were packed.
+    let record = OwnedRecord { value: Some(vec![7; 100]), ..OwnedRecord::default() };
     let plain = batch(0, &[record.clone(), record], Codec::None, SEAL);
     let records = &plain[HEAD_BYTES..];
     for (codec, packed) in [(Codec::Gzip, gzip(&records[..records.len() / 2])), (Codec::Snappy, snappy(&records[..50]))]
@@ -141,7 +141,7 @@ fn batch_with_an_incomplete_payload_is_damaged() {
 
 #[test]
 fn unknown_codec_is_named() {
-    let mut bytes = batch(0, &[Owned::default()], Codec::None, SEAL);
+    let mut bytes = batch(0, &[OwnedRecord::default()], Codec::None, SEAL);
     for number in 5..8_i16 {
         rewrite(&mut bytes, CHECKED_FROM, &number.to_be_bytes());
         assert_eq!(read(&bytes), (vec![], Some(Error::Codec(number))));
@@ -160,7 +160,7 @@ proptest! {
     fn damaged_frames_unpack_within_the_bound(
         plain in vec(0..4_u8, 0..3_000),
         codec in codec(),
-        at: usize,
+        position: usize,
         byte: u8,
         max in 0..4_000_usize,
     ) {
@@ -171,8 +171,8 @@ proptest! {
             Codec::Lz4 => lz4(&plain, lz4_flex::frame::FrameInfo::new()),
             Codec::Zstd => zstd(&plain, byte & 1 == 0),
         };
-        let at = at % packed.len().max(1);
-        packed.iter_mut().skip(at).take(1).for_each(|place| *place = byte);
+        let position = position % packed.len().max(1);
+        packed.iter_mut().skip(position).take(1).for_each(|target| *target = byte);
         if let Ok(unpacked) = unpack(codec, &packed, max) {
             prop_assert!(unpacked.len() <= max);
         }

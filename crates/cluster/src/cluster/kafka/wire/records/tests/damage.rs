@@ -1,18 +1,18 @@
-//! Batches that were cut off or damaged: nothing panics, and no record is read that was not written.
+//! Truncated and damaged batches: reading them never panics, and never yields a record that was not written.
 
 use super::super::super::messages::fetch::Response;
 use super::super::super::primitives::put_text;
 use super::*;
 
 /// A batch's bytes, and the records in it with their offsets.
-type Written = (Vec<u8>, Vec<(i64, Owned)>);
+type Written = (Vec<u8>, Vec<(i64, OwnedRecord)>);
 
 /// A batch for every codec, at ascending offsets.
 fn written() -> Vec<Written> {
     let headers = vec![(b"id".to_vec(), Some(vec![1, 2])), (b"null".to_vec(), None)];
     let value = Some(b"a value that is worth its packing, packing, packing, packing".to_vec());
-    let full = Owned { timestamp: 1_700_000_000_000, key: Some(b"key".to_vec()), value, headers };
-    let records = [full.clone(), Owned { timestamp: -1, ..Owned::default() }, full];
+    let full = OwnedRecord { timestamp: 1_700_000_000_000, key: Some(b"key".to_vec()), value, headers };
+    let records = [full.clone(), OwnedRecord { timestamp: -1, ..OwnedRecord::default() }, full];
     let batches = Codec::ALL.into_iter().zip(0_i64..).map(|(codec, number)| {
         let mut owned = records.clone();
         owned[0].key = Some(format!("first of {number}").into_bytes());
@@ -24,7 +24,7 @@ fn written() -> Vec<Written> {
 }
 
 #[test]
-fn response_that_ends_early_gives_whole_batches_only() {
+fn truncated_response_yields_whole_batches_only() {
     let written = written();
     let bytes: Vec<u8> = written.iter().flat_map(|(bytes, _)| bytes.clone()).collect();
     for end in 0..=bytes.len() {
@@ -39,14 +39,15 @@ fn response_that_ends_early_gives_whole_batches_only() {
         assert_eq!(read(&bytes[..end]), (expected, None), "{end} bytes");
         let mut batches = Batches::new(&bytes[..end]);
         batches.by_ref().for_each(drop);
-        assert_eq!(batches.started().len(), end - whole);
+        assert_eq!(batches.partial_batch().len(), end - whole);
     }
 }
 
 #[test]
 fn no_flipped_bit_yields_a_record_that_was_not_written() {
     for (bytes, records) in written() {
-        let contents = |records: &[(i64, Owned)]| records.iter().map(|(_, record)| record.clone()).collect::<Vec<_>>();
+        let contents =
+            |records: &[(i64, OwnedRecord)]| records.iter().map(|(_, record)| record.clone()).collect::<Vec<_>>();
         for bit in 0..8 * bytes.len() {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -82,7 +83,8 @@ fn response(partitions: &[Vec<u8>]) -> Vec<u8> {
     body
 }
 
-/// The same for a whole response, whose own fields have no checksum: every record read was written, in the same order.
+/// The same for a whole response, whose own fields have no checksum: every record that is read was written, and the
+/// order is the same.
 #[test]
 fn no_flipped_bit_of_a_response_yields_a_record_that_was_not_written() {
     let written = written();
@@ -101,10 +103,10 @@ fn no_flipped_bit_of_a_response_yields_a_record_that_was_not_written() {
         let mut rest = &contents[..];
         for partition in response.partitions() {
             let (found, _) = read(partition.records);
-            assert!(found.is_sorted_by(|(one, _), (next, _)| one < next), "bit {bit}");
+            assert!(found.is_sorted_by(|(offset, _), (next, _)| offset < next), "bit {bit}");
             for (_, record) in &found {
-                let at = rest.iter().position(|owned| *owned == record);
-                rest = &rest[at.unwrap_or_else(|| panic!("bit {bit}: {record:?} was not written there")) + 1..];
+                let index = rest.iter().position(|owned| *owned == record);
+                rest = &rest[index.unwrap_or_else(|| panic!("bit {bit}: {record:?} was not written there")) + 1..];
             }
         }
         whole += usize::from(rest.is_empty());
@@ -114,21 +116,21 @@ fn no_flipped_bit_of_a_response_yields_a_record_that_was_not_written() {
 
 #[test]
 fn batches_that_are_out_of_order_are_an_error() {
-    let one = |base| batch(base, &[Owned::default(), Owned::default()], Codec::None, SEAL);
-    let (found, error) = read(&[one(5), one(7), one(20), one(21)].concat());
+    let batch_at = |base| batch(base, &[OwnedRecord::default(), OwnedRecord::default()], Codec::None, SEAL);
+    let (found, error) = read(&[batch_at(5), batch_at(7), batch_at(20), batch_at(21)].concat());
     assert_eq!(found.len(), 6);
     assert!(matches!(error, Some(Error::Damaged(_))));
-    let (found, error) = read(&[one(5), one(5)].concat());
+    let (found, error) = read(&[batch_at(5), batch_at(5)].concat());
     assert_eq!((found.len(), error.is_some()), (2, true));
     for base in [-1, i64::MIN, i64::MAX] {
-        let (found, error) = read(&one(base));
+        let (found, error) = read(&batch_at(base));
         assert!(found.is_empty() && matches!(error, Some(Error::Damaged(_))), "{base}");
     }
 }
 
 #[test]
 fn records_that_are_out_of_order_are_an_error() {
-    let plain = batch(0, &vec![Owned::default(); 3], Codec::None, SEAL);
+    let plain = batch(0, &vec![OwnedRecord::default(); 3], Codec::None, SEAL);
     // Where each record's offset is: each record takes seven bytes.
     let delta = |record: usize| HEAD_BYTES + 7 * record + 3;
     assert_eq!((plain[delta(1)], plain[delta(2)]), (2, 4));
@@ -144,7 +146,7 @@ fn records_that_are_out_of_order_are_an_error() {
 
 #[test]
 fn counts_and_lengths_that_do_not_fit_are_an_error() {
-    let plain = batch(0, &vec![Owned::default(); 3], Codec::None, SEAL);
+    let plain = batch(0, &vec![OwnedRecord::default(); 3], Codec::None, SEAL);
     let count_at = HEAD_BYTES - 4;
     for (count, readable) in [(2, 2), (4, 3), (i32::MAX, 3), (-1, 0), (0, 0)] {
         let mut broken = plain.clone();
@@ -171,11 +173,11 @@ fn counts_and_lengths_that_do_not_fit_are_an_error() {
 #[test]
 fn headers_that_do_not_fit_are_an_error() {
     let headers = vec![(b"n".to_vec(), Some(b"v".to_vec())), (b"m".to_vec(), None)];
-    let plain = batch(0, &[Owned { headers, ..Owned::default() }], Codec::None, SEAL);
+    let plain = batch(0, &[OwnedRecord { headers, ..OwnedRecord::default() }], Codec::None, SEAL);
     // After the record's length, attributes, two deltas, no key and no value.
     let count_at = HEAD_BYTES + 6;
     assert_eq!(plain[count_at..], [4, 2, b'n', 2, b'v', 2, b'm', 1]);
-    // One too few, one too many, a negative count; a name that is null or too long; a value that is too long.
+    // A count that is too low, too high, negative; a name that is null or too long; a value that is too long.
     for (at, number) in [(0, 2), (0, 6), (0, 1), (1, 1), (1, 14), (3, 14), (7, 2), (7, 3)] {
         let mut broken = plain.clone();
         rewrite(&mut broken, count_at + at, &[number]);
@@ -187,7 +189,7 @@ fn headers_that_do_not_fit_are_an_error() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Producers choose the bytes of their records, with a right checksum.
+    /// Producers can choose any bytes as their records, with a valid checksum.
     #[test]
     fn any_records_are_read_within_their_bounds(
         payload in vec(prop_oneof![0..20_u8, any::<u8>()], 0..80),
@@ -205,15 +207,15 @@ proptest! {
         rewrite(&mut bytes, HEAD_BYTES - 4, &i32::from(count).to_be_bytes());
         let batch = Batches::new(&bytes).next().unwrap().unwrap();
         batch.check().unwrap();
-        let (mut at, mut seen) = (-1, 0);
+        let (mut last_offset, mut count_read) = (-1, 0);
         for record in batch.records(batch.payload()) {
             let Ok(record) = record else { break };
-            prop_assert!(record.offset > at && record.offset <= i64::from(last));
+            prop_assert!(record.offset > last_offset && record.offset <= i64::from(last));
             prop_assert_eq!(record.headers().count(), record.header_count);
             prop_assert!(record.tail.len() <= payload.len());
-            (at, seen) = (record.offset, seen + 1);
+            (last_offset, count_read) = (record.offset, count_read + 1);
         }
-        prop_assert!(seen <= usize::from(count));
+        prop_assert!(count_read <= usize::from(count));
         let _ = batch.control();
     }
 

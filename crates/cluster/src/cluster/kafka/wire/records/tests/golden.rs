@@ -41,7 +41,7 @@ const ABORT: &str = "00000000000003eb000000420000000902a9bc83cb00300000000000000
                      0003ffffffff000000012000000008000000000c00000000000500";
 const COMMIT: &str = "00000000000003eb0000004200000009025d8255830030000000000000018bcfe875400000018bcfe87540000000000000004d\
                       0003ffffffff000000012000000008000000010c00000000000500";
-/// Two records that a broker has stamped, at offset 5, of a producer without an id.
+/// Two records with timestamps set by a broker, at offset 5, of a producer without an id.
 const STAMPED: &str = "0000000000000005000000430000000102aeee4e7100080000000100000000000000010000018bcfe9fbe0ffffffffffffffff\
                        ffffffffffff0000000210000000026b02760010000202026b027700";
 /// A message from before Kafka 0.11.
@@ -51,13 +51,13 @@ fn unhex(hex: &str) -> Vec<u8> {
     hex.as_bytes().chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-fn records() -> Vec<Owned> {
+fn records() -> Vec<OwnedRecord> {
     let headers = vec![(b"id".to_vec(), Some(vec![0xff, 0])), (vec![], None), (b"e\0".to_vec(), Some(vec![]))];
     let value = |word: &str| Some([word; 4].join(" ").into_bytes());
     vec![
-        Owned { timestamp: 1_700_000_000_000, key: Some(b"key-1".to_vec()), value: value("value-1"), headers },
-        Owned { timestamp: 1_699_999_999_990, value: value("value-2"), ..Owned::default() },
-        Owned { timestamp: 1_700_000_100_000, key: Some(vec![]), ..Owned::default() },
+        OwnedRecord { timestamp: 1_700_000_000_000, key: Some(b"key-1".to_vec()), value: value("value-1"), headers },
+        OwnedRecord { timestamp: 1_699_999_999_990, value: value("value-2"), ..OwnedRecord::default() },
+        OwnedRecord { timestamp: 1_700_000_100_000, key: Some(vec![]), ..OwnedRecord::default() },
     ]
 }
 
@@ -103,11 +103,11 @@ fn stamped_batch_has_one_timestamp() {
 }
 
 #[test]
-fn old_message_format_is_refused_by_number() {
+fn old_message_format_is_refused_with_its_number() {
     let (found, error) = read(&unhex(MAGIC_1));
     assert_eq!((found, error), (vec![], Some(Error::Magic(1))));
     assert!(Error::Magic(1).to_string().contains("message format 1;"));
-    // Behind a batch of the current format, too.
+    // Also after a batch of the current format.
     let both = [unhex(STAMPED), unhex(MAGIC_1)].concat();
     let (found, error) = read(&both);
     assert_eq!((found.len(), error), (2, Some(Error::Magic(1))));

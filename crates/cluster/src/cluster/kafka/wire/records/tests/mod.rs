@@ -1,4 +1,4 @@
-//! Shared by the tests of batches: owned records, and batches made of them.
+//! Helpers of the tests of batches: owned records, and batches made of them.
 
 mod aborted;
 mod codecs;
@@ -15,15 +15,15 @@ use crate::record::HeaderBuf;
 
 /// A record that owns its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Owned {
+struct OwnedRecord {
     timestamp: i64,
     key: Option<Vec<u8>>,
     value: Option<Vec<u8>>,
     headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
-impl Owned {
-    fn of(record: &RawRecord<'_>) -> Self {
+impl OwnedRecord {
+    fn from_raw(record: &RawRecord<'_>) -> Self {
         Self {
             timestamp: record.timestamp,
             key: record.key.map(<[u8]>::to_vec),
@@ -39,7 +39,7 @@ impl Owned {
     }
 }
 
-/// Timestamps around changes of the encoded length, no timestamp, and arbitrary ones.
+/// Timestamps at which the encoded length changes, no timestamp, and arbitrary timestamps.
 fn timestamp() -> impl Strategy<Value = i64> {
     let edges = vec![0, -1, 1, 63, 64, 8_191, 8_192, i64::MIN, i64::MAX, 1_700_000_000_000];
     prop_oneof![
@@ -53,20 +53,21 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![vec(any::<u8>(), 0..8), vec(any::<u8>(), 60..70), vec(0..2_u8, 0..400)]
 }
 
-fn record() -> impl Strategy<Value = Owned> {
+fn record() -> impl Strategy<Value = OwnedRecord> {
     let header = (prop_oneof![bytes(), Just(b"e\0".to_vec())], option::of(bytes()));
     (timestamp(), option::of(bytes()), option::of(bytes()), vec(header, 0..5))
-        .prop_map(|(timestamp, key, value, headers)| Owned { timestamp, key, value, headers })
+        .prop_map(|(timestamp, key, value, headers)| OwnedRecord { timestamp, key, value, headers })
 }
 
 fn codec() -> impl Strategy<Value = Codec> {
     proptest::sample::select(Codec::ALL.to_vec())
 }
 
-const SEAL: SealAs = SealAs { producer_id: 77, producer_epoch: 3, base_sequence: 42, transactional: true };
+const SEAL: BatchProducer =
+    BatchProducer { producer_id: 77, producer_epoch: 3, base_sequence: 42, transactional: true };
 
-/// A batch of these records as a broker keeps it.
-fn batch(base_offset: i64, records: &[Owned], codec: Codec, seal: SealAs) -> Vec<u8> {
+/// A batch of these records as a broker stores it.
+fn batch(base_offset: i64, records: &[OwnedRecord], codec: Codec, seal: BatchProducer) -> Vec<u8> {
     let mut builder = BatchBuilder::new();
     for record in records {
         let headers = record.headers();
@@ -74,12 +75,12 @@ fn batch(base_offset: i64, records: &[Owned], codec: Codec, seal: SealAs) -> Vec
         builder.push(record.timestamp, key, value, headers.as_headers()).unwrap();
     }
     let mut sealed = builder.seal(seal, &mut Packer::new(codec, None).unwrap());
-    place(&mut sealed, base_offset);
+    set_base_offset(&mut sealed, base_offset);
     sealed
 }
 
 /// Sets a batch's base offset, as a broker does.
-fn place(batch: &mut [u8], base_offset: i64) {
+fn set_base_offset(batch: &mut [u8], base_offset: i64) {
     batch[..8].copy_from_slice(&base_offset.to_be_bytes());
 }
 
@@ -93,14 +94,14 @@ fn rewrite(batch: &mut [u8], at: usize, bytes: &[u8]) {
 /// The marker at the end of a transaction, as a broker writes it.
 fn marker(offset: i64, producer_id: i64, control: Control) -> Vec<u8> {
     let kind = u8::from(control == Control::Commit);
-    let word = Owned { key: Some(vec![0, 0, 0, kind]), value: Some(vec![0; 6]), ..Owned::default() };
-    let mut marker = batch(offset, &[word], Codec::None, SealAs { producer_id, ..SEAL });
+    let record = OwnedRecord { key: Some(vec![0, 0, 0, kind]), value: Some(vec![0; 6]), ..OwnedRecord::default() };
+    let mut marker = batch(offset, &[record], Codec::None, BatchProducer { producer_id, ..SEAL });
     rewrite(&mut marker, CHECKED_FROM, &(CONTROL_BIT | TRANSACTIONAL_BIT).to_be_bytes());
     marker
 }
 
-/// The readable records of these bytes with their offsets, and the error that follows them.
-fn read(bytes: &[u8]) -> (Vec<(i64, Owned)>, Option<Error>) {
+/// Reads the records in these bytes with their offsets, until an error, which is returned as well.
+fn read(bytes: &[u8]) -> (Vec<(i64, OwnedRecord)>, Option<Error>) {
     let mut records = Vec::new();
     for batch in Batches::new(bytes) {
         if let Err(error) = batch.and_then(|batch| read_batch(&batch, &mut records)) {
@@ -110,13 +111,13 @@ fn read(bytes: &[u8]) -> (Vec<(i64, Owned)>, Option<Error>) {
     (records, None)
 }
 
-fn read_batch(batch: &Batch<'_>, records: &mut Vec<(i64, Owned)>) -> Result<(), Error> {
+fn read_batch(batch: &Batch<'_>, records: &mut Vec<(i64, OwnedRecord)>) -> Result<(), Error> {
     const UNPACKED_BYTES_MAX: usize = 1 << 24;
     batch.check()?;
-    let unpacked = Bounded::new(UNPACKED_BYTES_MAX).unpack(batch.codec()?, batch.payload());
-    for record in batch.records(&unpacked.expect("a batch with a right checksum unpacks")) {
+    let unpacked = BoundedUnpacker::new(UNPACKED_BYTES_MAX).unpack(batch.codec()?, batch.payload());
+    for record in batch.records(&unpacked.expect("a batch with a valid checksum unpacks")) {
         let record = record?;
-        records.push((record.offset, Owned::of(&record)));
+        records.push((record.offset, OwnedRecord::from_raw(&record)));
     }
     Ok(())
 }

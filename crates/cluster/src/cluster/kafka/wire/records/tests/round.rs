@@ -1,4 +1,4 @@
-//! Every batch that was built is read back.
+//! Every batch that is built can be read back unchanged.
 
 use super::super::super::headers::read_headers;
 use super::super::super::primitives::put_varint;
@@ -15,11 +15,11 @@ proptest! {
         transactional: bool,
         (producer_id, producer_epoch, base_sequence) in any::<(i64, i16, i32)>(),
     ) {
-        let seal = SealAs { producer_id, producer_epoch, base_sequence, transactional };
+        let seal = BatchProducer { producer_id, producer_epoch, base_sequence, transactional };
         let bytes = batch(base_offset, &records, codec, seal);
         let mut batches = Batches::new(&bytes);
         let batch = batches.next().unwrap().unwrap();
-        prop_assert!(batches.next().is_none() && batches.started().is_empty());
+        prop_assert!(batches.next().is_none() && batches.partial_batch().is_empty());
         prop_assert_eq!(batch.check(), Ok(()));
         prop_assert_eq!(
             (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.is_transactional()),
@@ -64,8 +64,8 @@ proptest! {
 #[test]
 fn builder_reuses_a_buffer() {
     let mut packer = Packer::new(Codec::Lz4, None).unwrap();
-    for turn in 0..5_i64 {
-        // Packed in the first turn, plain in the second, and so on.
+    for round in 0..5_i64 {
+        // Packed in the first round, uncompressed in the second, and so on.
         let mut state = 1_u32;
         let mut noise = || {
             state ^= state << 13;
@@ -73,16 +73,16 @@ fn builder_reuses_a_buffer() {
             state ^= state << 5;
             state as u8
         };
-        let value: Vec<u8> = (0..5_000).map(|_| if turn % 2 == 0 { 7 } else { noise() }).collect();
-        let record = Owned { timestamp: turn, value: Some(value), ..Owned::default() };
+        let value: Vec<u8> = (0..5_000).map(|_| if round % 2 == 0 { 7 } else { noise() }).collect();
+        let record = OwnedRecord { timestamp: round, value: Some(value), ..OwnedRecord::default() };
         let buffer = packer.buffer();
-        assert_eq!(buffer.capacity() >= 5_000, turn > 0, "{} in turn {turn}", buffer.capacity());
+        assert_eq!(buffer.capacity() >= 5_000, round > 0, "{} in round {round}", buffer.capacity());
         let mut builder = BatchBuilder::within(buffer);
         assert_eq!((builder.count(), builder.bytes()), (0, HEAD_BYTES));
-        builder.push(turn, None, record.value.as_deref(), Default::default()).unwrap();
+        builder.push(round, None, record.value.as_deref(), Default::default()).unwrap();
         let sealed = builder.seal(SEAL, &mut packer);
-        assert_eq!(sealed.len() < 1_000, turn % 2 == 0);
-        assert_eq!(Batches::new(&sealed).next().unwrap().unwrap().codec() == Ok(Codec::Lz4), turn % 2 == 0);
+        assert_eq!(sealed.len() < 1_000, round % 2 == 0);
+        assert_eq!(Batches::new(&sealed).next().unwrap().unwrap().codec() == Ok(Codec::Lz4), round % 2 == 0);
         assert_eq!(read(&sealed), (vec![(0, record)], None));
         packer.recycle(sealed);
     }
@@ -120,10 +120,11 @@ fn largest_buffer_is_used_for_building_and_the_smallest_for_packing() {
 
 #[test]
 fn large_batches_and_a_hundred_thousand_headers_are_read() {
-    let many: Vec<_> =
-        (0..20_000).map(|n| Owned { timestamp: n / 3, key: Some(vec![n as u8]), ..Owned::default() }).collect();
+    let many: Vec<_> = (0..20_000)
+        .map(|n| OwnedRecord { timestamp: n / 3, key: Some(vec![n as u8]), ..OwnedRecord::default() })
+        .collect();
     let headers = (0..100_000_u32).map(|n| (n.to_string().into_bytes(), (n % 3 > 0).then(|| vec![0; n as usize % 9])));
-    let wide = Owned { value: Some(vec![1; 1 << 20]), headers: headers.collect(), ..Owned::default() };
+    let wide = OwnedRecord { value: Some(vec![1; 1 << 20]), headers: headers.collect(), ..OwnedRecord::default() };
     for codec in Codec::ALL {
         let bytes = [batch(7, &many, codec, SEAL), batch(50_000, std::slice::from_ref(&wide), codec, SEAL)].concat();
         let (found, error) = read(&bytes);
@@ -136,7 +137,7 @@ fn large_batches_and_a_hundred_thousand_headers_are_read() {
 
 #[test]
 fn batches_of_all_levels_are_read_and_other_levels_are_refused() {
-    let record = Owned { value: Some(b"again and again ".repeat(50)), ..Owned::default() };
+    let record = OwnedRecord { value: Some(b"again and again ".repeat(50)), ..OwnedRecord::default() };
     let levels: [(Codec, &[i32], &[i32]); 4] = [
         (Codec::Gzip, &[-1, 0, 1, 9], &[-2, 10]),
         (Codec::Snappy, &[-1, 0], &[1, -2]),
@@ -159,23 +160,23 @@ fn batches_of_all_levels_are_read_and_other_levels_are_refused() {
 
 #[test]
 fn compacted_batch_keeps_the_offsets_of_its_remaining_records() {
-    // A batch with records 0 and 2 of 5 left, then a batch without any.
+    // A batch in which records 0 and 2 of 5 remain, then a batch without records.
     let mut builder = BatchBuilder::new();
     (0..2).for_each(|n| builder.push(n, Some(b"k"), None, Default::default()).unwrap());
     let mut bytes = builder.seal(SEAL, &mut Packer::new(Codec::None, None).unwrap());
     let second = bytes.len() - 4;
-    place(&mut bytes, 100);
+    set_base_offset(&mut bytes, 100);
     rewrite(&mut bytes, CHECKED_FROM + 2, &4_i32.to_be_bytes());
-    let delta = second - 1;
-    assert_eq!(bytes[delta], 2, "the second record's offset, in zigzag");
-    rewrite(&mut bytes, delta, &[4]);
-    let mut nothing = BatchBuilder::new().seal(SEAL, &mut Packer::new(Codec::None, None).unwrap());
-    place(&mut nothing, 105);
-    rewrite(&mut nothing, CHECKED_FROM + 2, &9_i32.to_be_bytes());
-    let all = [bytes, nothing].concat();
-    let (found, error) = read(&all);
+    let delta_at = second - 1;
+    assert_eq!(bytes[delta_at], 2, "the second record's offset, in zigzag");
+    rewrite(&mut bytes, delta_at, &[4]);
+    let mut empty = BatchBuilder::new().seal(SEAL, &mut Packer::new(Codec::None, None).unwrap());
+    set_base_offset(&mut empty, 105);
+    rewrite(&mut empty, CHECKED_FROM + 2, &9_i32.to_be_bytes());
+    let both = [bytes, empty].concat();
+    let (found, error) = read(&both);
     assert_eq!((found.iter().map(|(offset, _)| *offset).collect::<Vec<_>>(), error), (vec![100, 102], None));
-    let last: Vec<_> = Batches::new(&all).map(|batch| batch.unwrap().last_offset).collect();
+    let last: Vec<_> = Batches::new(&both).map(|batch| batch.unwrap().last_offset).collect();
     assert_eq!(last, [104, 114]);
 }
 
@@ -183,7 +184,7 @@ fn compacted_batch_keeps_the_offsets_of_its_remaining_records() {
 fn record_too_large_for_a_batch_is_refused_and_others_still_fit() {
     let mut builder = BatchBuilder::new();
     builder.push(5, Some(b"k"), None, Default::default()).unwrap();
-    // Never touched, so that it takes no memory.
+    // Zeroed pages are never touched, so that the vector takes no memory.
     let huge = vec![0; i32::MAX as usize];
     assert_eq!(builder.push_tail(1, &huge), Err(TooLarge));
     assert_eq!(builder.push(1, None, Some(&huge), Default::default()), Err(TooLarge));
@@ -197,22 +198,23 @@ fn record_too_large_for_a_batch_is_refused_and_others_still_fit() {
 #[test]
 fn reading_resumes_where_it_stopped() {
     let records: Vec<_> =
-        (0..10).map(|n| Owned { timestamp: n, key: Some(vec![n as u8]), ..Owned::default() }).collect();
+        (0..10).map(|n| OwnedRecord { timestamp: n, key: Some(vec![n as u8]), ..OwnedRecord::default() }).collect();
     let bytes = batch(100, &records, Codec::None, SEAL);
     let batch = Batches::new(&bytes).next().unwrap().unwrap();
     for stop in 0..=records.len() {
         let mut first = batch.records(batch.payload());
-        let mut found: Vec<_> = first.by_ref().take(stop).map(|record| Owned::of(&record.unwrap())).collect();
+        let mut found: Vec<_> =
+            first.by_ref().take(stop).map(|record| OwnedRecord::from_raw(&record.unwrap())).collect();
         assert_eq!(first.left(), records.len() - stop);
         let (next, rest) = (100 + stop as i64, first.rest());
         for (record, offset) in batch.records_from(rest, first.left(), next).zip(next..) {
             let record = record.unwrap();
             assert_eq!(record.offset, offset);
-            found.push(Owned::of(&record));
+            found.push(OwnedRecord::from_raw(&record));
         }
         assert_eq!(found, records);
         // A record below the next offset is an error.
-        let mut behind = batch.records_from(rest, first.left(), next + 1);
-        assert!(behind.next().is_none_or(|record| matches!(record, Err(Error::Damaged(_)))));
+        let mut resumed = batch.records_from(rest, first.left(), next + 1);
+        assert!(resumed.next().is_none_or(|record| matches!(record, Err(Error::Damaged(_)))));
     }
 }

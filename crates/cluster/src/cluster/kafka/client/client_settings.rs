@@ -1,0 +1,46 @@
+//! Settings of the wire's clients, and whether the clients use sockets or a simulation's network.
+
+use std::sync::Arc;
+
+use super::super::oauth::Source;
+use super::super::wire::brokers::{Address, Brokers, Settings};
+use super::super::wire::edge::Edge;
+use super::network::{Network, Networks, Transport};
+
+/// How connections are made.
+#[derive(Clone)]
+pub struct ClientSettings {
+    /// The settings of [`Brokers`].
+    pub(super) brokers: Arc<Settings>,
+    /// The bootstrap addresses.
+    pub(super) bootstrap: Vec<Address>,
+    /// How clients reach the brokers.
+    pub(super) transport: Transport,
+    /// The source of tokens for logins that need them.
+    pub(super) tokens: Option<Arc<Source>>,
+}
+
+impl ClientSettings {
+    /// Settings of clients that run in a simulation.
+    pub fn simulated(brokers: Settings, bootstrap: Vec<Address>, networks: Arc<dyn Networks>) -> Self {
+        Self { brokers: Arc::new(brokers), bootstrap, transport: Transport::Simulated(networks), tokens: None }
+    }
+
+    /// Creates a client, which has not connected yet.
+    pub(super) fn open(&self) -> (Box<dyn Network>, Brokers) {
+        if let Some(tokens) = &self.tokens {
+            tokens.begin();
+        }
+        let (brokers, bootstrap) = (Arc::clone(&self.brokers), self.bootstrap.clone());
+        match &self.transport {
+            Transport::Sockets { tls, settings, contact } => {
+                let edge = Edge::new(tls.clone(), *settings).sharing(contact);
+                (Box::new(edge), Brokers::new(brokers, bootstrap))
+            }
+            Transport::Simulated(networks) => {
+                let (network, seed) = networks.open();
+                (network, Brokers::seeded(brokers, bootstrap, seed))
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Lists requests, and settles them manually. If a service's transaction has locked a row, its response is about to be
+//! stored: the row is checked again, and is not changed while it stays locked.
+
+use tokio_postgres::types::ToSql;
+
+use super::super::quoting::quoted;
+use super::{LOCKED_ATTEMPTS_MAX, LOCKED_PAUSE, Requests, StoreConnection, finish_call, unexpected_outcome};
+use crate::effect::postgres::class::Trouble;
+use crate::request::by_hand::{Decision, Listed, Seen, SeenAs, Settle, Settled};
+use crate::request::{Id, Reply, Token};
+
+impl Settle for Requests {
+    fn list<'a>(&'a self, wanted: &'a Listed) -> Reply<'a, Vec<Seen>> {
+        Box::pin(async {
+            let connection = self.next_connection().await?;
+            let seen = connection.list(&quoted(&self.location.schema), wanted).await;
+            finish_call(connection, seen)
+        })
+    }
+
+    fn settle<'a>(&'a self, id: Id, decision: &'a Decision, token: Token) -> Reply<'a, Settled> {
+        Box::pin(async move {
+            let connection = self.next_connection().await?;
+            let settled = connection.settle(&quoted(&self.location.schema), id, decision, token).await;
+            finish_call(connection, settled)
+        })
+    }
+}
+
+impl StoreConnection {
+    async fn list(&self, schema: &str, wanted: &Listed) -> Result<Vec<Seen>, Trouble> {
+        let max = i64::try_from(wanted.max).unwrap_or(i64::MAX);
+        let parameters: [&(dyn ToSql + Sync); 3] = [&wanted.answered, &wanted.begins, &max];
+        let sql = format!("select * from {schema}.list_requests($1, $2, $3)");
+        let rows = self.client.query(&sql, &parameters).await?;
+        rows.iter().map(read_seen).collect()
+    }
+
+    async fn settle(&self, schema: &str, id: Id, decision: &Decision, token: Token) -> Result<Settled, Trouble> {
+        let answer = match decision {
+            Decision::Answer(answer) => Some(answer.encode()),
+            Decision::Forget => None,
+        };
+        let parameters: [&(dyn ToSql + Sync); 3] = [&&id.0[..], &&token.0[..], &answer];
+        let sql = format!("select outcome, lease_until_ms from {schema}.settle_request($1, $2, $3)");
+        let mut pause = LOCKED_PAUSE;
+        for attempt in 0..LOCKED_ATTEMPTS_MAX {
+            if attempt > 0 {
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+            }
+            let row = self.client.query_one(&sql, &parameters).await?;
+            return Ok(match row.try_get(0)? {
+                "answered" => Settled::Answered,
+                "forgotten" => Settled::Forgotten(SeenAs::InDoubt),
+                "answer_forgotten" => Settled::Forgotten(SeenAs::Answered),
+                "already" => Settled::Already,
+                "under_way" => Settled::UnderWay { lease_until_ms: row.try_get(1)? },
+                "unknown" => Settled::Unknown,
+                "locked" => continue,
+                other => return Err(unexpected_outcome(other)),
+            });
+        }
+        Err(Trouble::passing("the request's row is locked: a service's transaction has it"))
+    }
+}
+
+/// A request from a row of `list_requests`.
+fn read_seen(row: &tokio_postgres::Row) -> Result<Seen, Trouble> {
+    let id: &[u8] = row.try_get(0)?;
+    let id = id.try_into().map_err(|_| Trouble::lasting("a row of the table `request` has an id of a wrong length"))?;
+    let state = match (row.try_get(1)?, row.try_get(2)?) {
+        (true, _) => SeenAs::Answered,
+        (false, true) => SeenAs::InDoubt,
+        (false, false) => SeenAs::UnderWay,
+    };
+    Ok(Seen { id: Id(id), state, lease_until_ms: row.try_get(3)?, until_ms: row.try_get(4)? })
+}
