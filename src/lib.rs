@@ -105,6 +105,10 @@ pub use ratchet_core::lock;
 pub use ratchet_core::logs;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod observe;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub mod postgres;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub mod provider;
 #[cfg(feature = "program")]
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod proxy;
@@ -142,6 +146,6 @@ pub use ratchet_core::yaml;
 #[path = "../crates/core/src/yaml/testing.rs"]
 mod yaml_testing;
 
-pub use effect::handler::{Key, Record, Reply, StepError, Steps, Transaction};
-pub use effect::postgres::steps::{Database, tokio_postgres};
+pub use postgres::steps::{Database, tokio_postgres};
+pub use provider::handler::{Key, Record, Reply, StepError, Steps, Transaction};
 pub use worker::{Error, Stop, Worker};

@@ -22,9 +22,9 @@ pub mod records;
 
 #[path = "../../src/effect/call/mod.rs"]
 pub mod effect_call;
-#[path = "../../src/effect/postgres/url.rs"]
+#[path = "../../src/postgres/url.rs"]
 mod postgres_url;
-#[path = "../../src/effect/postgres/verb.rs"]
+#[path = "../../src/postgres/verb.rs"]
 pub mod postgres_verb;
 #[path = "../../src/redis/address.rs"]
 mod redis_address;

@@ -7,16 +7,13 @@
 //!
 //! - [`Sink`] is shared by all lanes of a topology; [`Session`] is one lane's access to it.
 //! - [`Effects`] holds the effects of one task's records in one transaction: numbered statements with text parameters.
-//! - `postgres` is the driver for PostgreSQL; no other module here uses its crate.
-//! - `http` is the driver for providers that speak HTTP; no other module here uses its crates.
 //! - [`call`] decides the next action of a call to a provider, which no transaction can contain. It is pure.
 //! - [`provider`] is the interface of a calling sink: [`provider::Provider`] for all lanes, [`provider::Calls`] for
 //!   one.
-//! - [`gate`] is the interface of a gate, which is asked before a record is passed on; its driver is the module
-//!   `redis`.
-//! - [`handler`] runs the user's functions, step by step, in place of a provider.
-//! - `lane` passes requests to the thread that makes a lane's calls; `job` is a request on that thread, with the lock
-//!   that makes its withdrawal certain. `thread` starts requests in order, limited in number and in rate (`rate`).
+//! - [`gate`] is the interface of a gate, which is asked before a record is passed on.
+//! - [`lazy`] is how drivers connect.
+//!
+//! The drivers are rooms of their own: `postgres`, `provider` (HTTP, and the user's functions) and `redis` (a gate).
 //!
 //! Sessions wait for the sink, and give up if it does not respond to a request within half a minute. A session connects
 //! when it is first used, and reconnects after its connection was lost.
@@ -32,15 +29,8 @@ use crate::format::Token;
 pub mod call;
 mod effects;
 pub mod gate;
-pub mod handler;
-pub mod http;
-mod job;
-mod lane;
 pub mod lazy;
-pub mod postgres;
 pub mod provider;
-mod rate;
-mod thread;
 
 pub use effects::{Call, Effect, Effects};
 

@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::upstream::{Origin, Protocol};
-use crate::effect::http::dial;
 use crate::http::Body;
+use crate::provider::http::dial;
 use crate::tls::ALPN_HTTP_2;
 use crate::words::said;
 

@@ -8,11 +8,11 @@ use tokio::time::Instant;
 
 use super::operator_socket;
 use super::settings::StoreConfig;
-use crate::effect::postgres;
 use crate::http::request::by_hand::Settle;
 use crate::http::request::{Answer, Error, Found, Held, Kept, Reply, Wanted};
 use crate::http::{Requests, Store};
 use crate::observe::StoreMetrics;
+use crate::postgres;
 use crate::redis;
 use crate::tls::Renewed;
 use crate::yaml::{Process, Text};

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::dedup::{Scalar, Source};
 use crate::effect::gate::Gate;
-use crate::effect::postgres::steps::Database;
-use crate::effect::postgres::{self, Settings};
 use crate::effect::provider::Provider;
-use crate::effect::{self, Sink, handler, http};
+use crate::effect::{self, Sink};
+use crate::postgres::steps::Database;
+use crate::postgres::{self, Settings};
+use crate::provider::{handler, http};
 use crate::redis;
 use crate::topology::Topology;
 use crate::topology::sink::terms::Rate;

@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::{Config, LogFormat};
 use crate::dedup::Retention;
-use crate::effect::handler::{Function, Record, Reply, StepError, Steps};
-use crate::effect::postgres::steps::Database;
 use crate::engine::{self, Handlers};
 use crate::observe::http::{self, Server};
 use crate::observe::{Health, Metrics, logs};
+use crate::postgres::steps::Database;
+use crate::provider::handler::{Function, Record, Reply, StepError, Steps};
 use crate::topology::{Loaded, Mistake, Topology};
 use crate::yaml::units::show_duration_ms;
 

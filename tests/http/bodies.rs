@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use ratchet::effect::call::{AttemptOutcome, Status};
-use ratchet::effect::http::{HASHED_MAX, Settings};
 use ratchet::effect::provider::{AttemptEnd, Body};
+use ratchet::provider::http::{HASHED_MAX, Settings};
 use sha2::{Digest as _, Sha256};
 
 use crate::http::caller::{Caller, code, rendered, settings};

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use ratchet::effect::call::{AttemptOutcome, Content, Fingerprint, Form, Key, KeyParts};
-use ratchet::effect::http::{Http, Settings};
 use ratchet::effect::provider::{AttemptEnd, CallNumber, Calls, Provider as _, RenderedRequest, Request};
+use ratchet::provider::http::{Http, Settings};
 
 /// How long an answer may take on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(30);

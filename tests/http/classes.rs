@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ratchet::effect::call::{AttemptOutcome, RetryAfter, Status};
-use ratchet::effect::http::Settings;
 use ratchet::effect::provider::Body;
+use ratchet::provider::http::Settings;
 
 use crate::http::caller::{Caller, assert_lost, assert_not_sent, code, rendered, settings, until};
 use crate::http::raw::{Raw, answer, read_request};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ratchet::effect::call::AttemptOutcome;
-use ratchet::effect::http::Settings;
+use ratchet::provider::http::Settings;
 
 use crate::http::caller::{Caller, assert_not_sent, code, rendered, settings};
 use crate::http::raw::{Blackhole, Raw};

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use ratchet::effect::call::{AttemptOutcome, KeyWindow};
-use ratchet::effect::http::{Http, Settings};
 use ratchet::effect::provider::Provider as _;
+use ratchet::provider::http::{Http, Settings};
 
 use crate::http::caller::{Caller, code, rendered, settings, until};
 use crate::provider::{Move, Provider};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ratchet::effect::http::{Http, Settings, is_reserved_header};
 use ratchet::effect::provider::RenderedRequest;
+use ratchet::provider::http::{Http, Settings, is_reserved_header};
 
 use crate::http::caller::{Caller, assert_not_sent, code, key, rendered, settings};
 use crate::provider::{Options, Provider, Seen};

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::process::Command;
 
-use ratchet::effect::http::Settings;
+use ratchet::provider::http::Settings;
 
 use crate::http::caller::{Caller, rendered, settings};
 use crate::http::connecting::splice;

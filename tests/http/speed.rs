@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ratchet::effect::http::Settings;
+use ratchet::provider::http::Settings;
 
 use crate::http::caller::{Caller, rendered, settings};
 use crate::provider::{Move, Provider};

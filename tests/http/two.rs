@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ratchet::effect::call::{AttemptOutcome, Status};
-use ratchet::effect::http::Settings;
 use ratchet::effect::provider::{Body, RenderedRequest};
+use ratchet::provider::http::Settings;
 
 use crate::http::caller::{Caller, assert_lost, code, key, rendered, settings};
 use crate::provider::{Move, Options, Plan, Provider};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ratchet::effect::call::{AttemptOutcome, KeyWindow};
-use ratchet::effect::http::Settings;
 use ratchet::effect::provider::Request;
+use ratchet::provider::http::Settings;
 
 use crate::http::caller::{Caller, Clock, code, key, rendered, settings, until};
 use crate::provider::{Move, Provider};

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet::effect::http::Settings;
 use ratchet::effect::provider::Request;
+use ratchet::provider::http::Settings;
 
 use crate::http::caller::{Caller, key, rendered, settings};
 use crate::provider::{Move, Provider};

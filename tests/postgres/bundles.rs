@@ -1,7 +1,7 @@
 //! Rows of a table that are carried out together: the same as one by one, whatever the table and the rows are.
 
-use ratchet::effect::postgres::Statement;
 use ratchet::effect::{CommitError, Effects, Session};
+use ratchet::postgres::Statement;
 
 use crate::database::Database;
 use crate::postgres::task::{Calls, Task, effects, rejected, session, settings_of, sql};

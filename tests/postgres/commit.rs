@@ -1,7 +1,7 @@
 //! Committing: rows, fences, redos, answers.
 
-use ratchet::effect::postgres::{Settings, Statement};
 use ratchet::effect::{Answer, CommitError, ErrorKind, RowMark};
+use ratchet::postgres::{Settings, Statement};
 
 use crate::database::Database;
 use crate::postgres::task::{Calls, Redos, Task, add, each, effects, key, session, settings, sql, token};

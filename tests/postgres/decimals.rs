@@ -1,7 +1,7 @@
 //! Texts for columns of numbers: a number in base64 is never taken for another number, whether rows go together or alone.
 
-use ratchet::effect::postgres::{Settings, Statement, ddl, inspect};
 use ratchet::effect::{Effects, Session};
+use ratchet::postgres::{Settings, Statement, ddl, inspect};
 
 use crate::database::Database;
 use crate::postgres::task::{Task, effects, rejected, session, settings_of};

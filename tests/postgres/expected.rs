@@ -1,7 +1,7 @@
 //! Records whose statements change another number of rows than they have to, and those that a policy does not let in.
 
-use ratchet::effect::postgres::{Settings, Statement};
 use ratchet::effect::{Answer, CommitError, ErrorKind};
+use ratchet::postgres::{Settings, Statement};
 
 use crate::database::{Database, shared};
 use crate::postgres::task::{Task, each, effects, rejected, session, settings, settings_of, sql};

@@ -2,8 +2,8 @@
 
 use std::thread::spawn;
 
-use ratchet::effect::postgres::{Inbox, Settings};
 use ratchet::effect::{Answer, CommitError, Effects};
+use ratchet::postgres::{Inbox, Settings};
 
 use crate::database::Database;
 use crate::postgres::task::{Redos, Task, add, session, settings, with_inbox};

@@ -1,6 +1,6 @@
 //! What `check --online` is told.
 
-use ratchet::effect::postgres::{Finding, Settings, Statement, ddl, inspect, inspect_with};
+use ratchet::postgres::{Finding, Settings, Statement, ddl, inspect, inspect_with};
 
 use crate::database::{Database, shared};
 use crate::postgres::task::{settings, settings_of, sql, with_inbox};

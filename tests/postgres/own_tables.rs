@@ -2,8 +2,8 @@
 
 use std::thread::spawn;
 
-use ratchet::effect::postgres::{Settings, ddl};
 use ratchet::effect::{Error, ErrorKind};
+use ratchet::postgres::{Settings, ddl};
 
 use crate::database::{Database, shared};
 use crate::postgres::task::{Task, key, session, settings, settings_of, with_inbox};

@@ -1,7 +1,7 @@
 //! Records that the database refuses.
 
-use ratchet::effect::postgres::{Settings, Statement};
 use ratchet::effect::{CommitError, ErrorKind, Rejected};
+use ratchet::postgres::{Settings, Statement};
 
 use crate::database::{Database, shared};
 use crate::postgres::proxy::Proxy;

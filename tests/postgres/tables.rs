@@ -1,7 +1,7 @@
 //! Statements that name a table: a stream of changes becomes a table.
 
-use ratchet::effect::postgres::{Settings, Statement};
 use ratchet::effect::{CommitError, ErrorKind, Session};
+use ratchet::postgres::{Settings, Statement};
 
 use crate::database::Database;
 use crate::postgres::task::{Task, effects, rejected, session, settings_of};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ratchet::effect::postgres::{Inbox, Postgres, Settings, Statement};
 use ratchet::effect::{Answer, CommitError, Effects, RedoBuilder, RowKey, RowMark, Session, Sink as _, Step};
 use ratchet::format::Token;
+use ratchet::postgres::{Inbox, Postgres, Settings, Statement};
 
 use crate::database::Database;
 

@@ -4,8 +4,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, spawn};
 use std::time::{Duration, Instant};
 
-use ratchet::effect::postgres::{Settings, Statement};
 use ratchet::effect::{Answer, CommitError, Effects, ErrorKind, RedoBuilder};
+use ratchet::postgres::{Settings, Statement};
 
 use crate::database::{Database, shared};
 use crate::kafka;
@@ -209,7 +209,7 @@ impl RedoBuilder for Frozen {
 fn frozen_owner_is_given_up_by_the_server() {
     let database = Database::with("create table t (v int)");
     let mut settings = settings(&database, &[]);
-    settings.inbox = Some(ratchet::effect::postgres::Inbox { name: "i".to_owned(), retention_ms: None });
+    settings.inbox = Some(ratchet::postgres::Inbox { name: "i".to_owned(), retention_ms: None });
     settings.statements = vec![sql(INSERT, 1)];
     let mut heir = session(&settings);
     let ((wake, woken), (reached, is_reached)) = (channel(), channel());

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread::spawn;
 
-use ratchet::effect::postgres::{Postgres, inspect};
 use ratchet::effect::{Error, ErrorKind};
+use ratchet::postgres::{Postgres, inspect};
 
 use crate::database::{Database, GUARDED, shared};
 use crate::postgres::task::{Task, key, session, settings_of};
@@ -141,8 +141,7 @@ fn host_that_accepts_writes_is_found() {
         replica.port, writes.port
     );
     drop(reads);
-    let schema =
-        ratchet::effect::postgres::Settings { schema: "several_hosts".to_owned(), ..settings_of(&url, vec![]) };
+    let schema = ratchet::postgres::Settings { schema: "several_hosts".to_owned(), ..settings_of(&url, vec![]) };
     let claimed = session(&schema).claim(&key(0), true).expect("the second one accepts writes");
     assert_eq!(claimed.expect("it may be inserted").former_epoch, 0);
     let alone = format!("postgres://{user}@127.0.0.1:{}/{name}?target_session_attrs=read-write", replica.port);

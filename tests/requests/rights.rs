@@ -1,8 +1,8 @@
 //! Goal: with the rights on PostgreSQL that the page names a role can do what it is there for, and cannot touch the table.
 
-use ratchet::effect::postgres::requests::Requests;
 use ratchet::http::request::by_hand::{Decision, Listed, SeenAs, Settle, Settled};
 use ratchet::http::request::{Error, Fingerprint, Found, OnInDoubt, Store, Token, Wanted};
+use ratchet::postgres::requests::Requests;
 
 use crate::database::Database;
 use crate::requests::stores::random_calls;

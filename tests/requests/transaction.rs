@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ratchet::effect::postgres::requests::Requests;
 use ratchet::http::request::{Answer, AnswerBody, Found, Held, Store, Wanted};
+use ratchet::postgres::requests::Requests;
 
 use crate::database::{Admin, Database};
 use crate::requests::stores::{FENCED, KEPT, LONG, NEW, TAKEN_OVER, answer, answered, new_id, wanted};

@@ -159,7 +159,7 @@ fn examples_of_the_layer_are_those_that_are_compiled() {
     let (_, layer) = page.split_once("\n## The layer\n").expect("a section on the layer");
     let examples: Vec<&str> = layer.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert_eq!(examples.len(), 3, "in a folder, in PostgreSQL, in Redis");
-    let modules = ["crates/http/src/http/mod.rs", "src/effect/postgres/requests.rs", "src/redis/requests.rs"].map(read);
+    let modules = ["crates/http/src/http/mod.rs", "src/postgres/requests.rs", "src/redis/requests.rs"].map(read);
     let compiled: Vec<&str> =
         modules.iter().flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix("//! ")).collect();
     for line in examples.iter().flat_map(|example| example.lines()).filter(|line| !line.is_empty()) {

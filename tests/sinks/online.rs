@@ -1,6 +1,6 @@
 //! Goal: `ratchet check --online` says what a topology will meet in its database, and changes nothing there.
 
-use ratchet::effect::postgres::ddl;
+use ratchet::postgres::ddl;
 
 use crate::checked::check_online;
 use crate::database::{Database, GUARDED, shared};

@@ -172,7 +172,7 @@ async fn target(keeper: &Keeper<'_>, what: What, folder: &Path) -> Outcome<Targe
     let store: Box<dyn Requests> = match keeper {
         Keeper::Folder => Box::new(ratchet::http::Requests::open(folder).context("opening")?),
         Keeper::Postgres(_, database) => {
-            let store = ratchet::effect::postgres::requests::Requests::new(&database.url, "ratchet");
+            let store = ratchet::postgres::requests::Requests::new(&database.url, "ratchet");
             Box::new(store.context("opening")?)
         }
         Keeper::Redis(redis) => {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::effect::postgres;
+use crate::postgres;
 use crate::topology::Topology;
 use crate::topology::sink::Sink;
 use crate::topology::sink::http::address::Address;

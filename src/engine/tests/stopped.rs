@@ -7,8 +7,8 @@ use super::faulty::{Faults, Faulty};
 use super::watched::context;
 use super::*;
 use crate::cluster::embedded::StoredRecord;
-use crate::effect::handler::{Function, Record, StepError, Steps};
 use crate::engine::lane::Lane;
+use crate::provider::handler::{Function, Record, StepError, Steps};
 use crate::topology;
 use crate::yaml::Process;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::values::size;
-use crate::effect::postgres;
+use crate::postgres;
 use crate::redis;
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 use crate::yaml::read::listed;

@@ -1,8 +1,8 @@
 //! Checks a sink, and turns it into the statements that each kind of record calls.
 
 use crate::dedup::{Action, IdentityPart, Kind, OnNull, Retention, Source};
-use crate::effect;
 use crate::effect::call::KeyWindow;
+use crate::postgres;
 use crate::topology::sink::spec::{PostgresSpec, StatementSpec};
 use crate::topology::sink::{Command, Dedup, Handler, Inbox, Parameter, Postgres, Sink, Statement, Table};
 use crate::topology::{Ending, Existing, Input, Output, names};
@@ -79,7 +79,7 @@ impl Compiler<'_> {
         let written = url.value.reveal();
         let example = "write e.g. `url: ${env:DATABASE_URL}`, which holds `postgresql://user:password@host/database`";
         let problem = secrets::url_problem(written).map(str::to_owned);
-        if let Some(problem) = problem.or_else(|| effect::postgres::check_url(written).err()) {
+        if let Some(problem) = problem.or_else(|| postgres::check_url(written).err()) {
             let message = format!("`sink.postgres.url` is not the address of a database: {problem}");
             self.mistake(url.place, message, "not a valid address", example);
         } else if self.is_password_written(url) {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::effect::postgres::{VERBS, check_sql};
+use crate::postgres::{VERBS, check_sql};
 use crate::topology::sink::spec::StatementSpec;
 use crate::yaml::read::{clipped, did_you_mean, listed};
 use crate::yaml::{Place, Placed, Text};

@@ -3,7 +3,7 @@
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
-use ratchet::effect::postgres::{Settings, Statement};
+use ratchet::postgres::{Settings, Statement};
 
 use super::{APART, Copy};
 use crate::database::Database;

@@ -118,7 +118,7 @@ macro_rules! on_each_store {
         mod postgres {
             $(#[test] fn $case() {
                 let url = &super::shared_database().url;
-                let store = ratchet::effect::postgres::requests::Requests::new(url, "ratchet").expect("an address");
+                let store = ratchet::postgres::requests::Requests::new(url, "ratchet").expect("an address");
                 super::run(super::$case(&store));
             })+
         }

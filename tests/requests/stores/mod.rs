@@ -143,8 +143,7 @@ pub fn shared_database() -> &'static Database {
 }
 
 pub fn on_postgres<F: Future<Output = ()>>(test: impl FnOnce(Arc<dyn Store>) -> F) {
-    let store =
-        ratchet::effect::postgres::requests::Requests::new(&shared_database().url, "ratchet").expect("an address");
+    let store = ratchet::postgres::requests::Requests::new(&shared_database().url, "ratchet").expect("an address");
     run(test(Arc::new(store)));
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use ratchet::effect::postgres::requests::Requests as Postgres;
 use ratchet::http::request::by_hand::{Decision, Listed, SeenAs, Settle, Settled};
 use ratchet::http::request::{Error, Found, Kept, OnInDoubt, Store, Token, Wanted};
+use ratchet::postgres::requests::Requests as Postgres;
 use ratchet::redis::Address;
 use ratchet::redis::requests::Requests as Redis;
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use ratchet::effect::call::KeyWindow;
-use ratchet::effect::handler::{Attempt, Ended, Handler, Settings};
 use ratchet::effect::provider::{self, AttemptEnd, CallNumber, Calls, HandlerReport};
+use ratchet::provider::handler::{Attempt, Ended, Handler, Settings};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::judge::coverage;

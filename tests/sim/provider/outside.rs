@@ -10,8 +10,8 @@ use std::task::Poll;
 
 use ratchet::StepError;
 use ratchet::effect::call::{AttemptOutcome, RetryAfter, Status};
-use ratchet::effect::handler::{Key, StepOutcome};
 use ratchet::effect::provider::{AttemptEnd, Body};
+use ratchet::provider::handler::{Key, StepOutcome};
 
 use crate::judge::coverage;
 use crate::kafka::{MS, Partition, SECOND, Time};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ratchet::effect::handler::{Function, StepOutcome};
+use ratchet::provider::handler::{Function, StepOutcome};
 use ratchet::{Record, Reply, StepError, Steps};
 
 use crate::random::Random;

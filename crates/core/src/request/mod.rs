@@ -17,7 +17,7 @@
 //! A request whose lease is over can also be settled [by hand](by_hand): then it is answered, or forgotten.
 //!
 //! [`entry`] has the rules, as pure functions. A [`Store`] keeps entries by them: in a folder of one process's
-//! (`requests`), in PostgreSQL (`effect::postgres::requests`), in Redis (`redis::requests`).
+//! (`requests`), in PostgreSQL (`postgres::requests`), in Redis (`redis::requests`).
 //!
 //! **Failure.** A change whose outcome is not known may be tried again: with the same token it is the same change.
 

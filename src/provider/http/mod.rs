@@ -6,9 +6,9 @@
 //! - `pool` keeps connections and hands them out in order; `connect` makes them: names, TCP (`socket`), proxies, TLS
 //!   (`tls`).
 //!
-//! **What is certain.** An attempt is [`NotSent`](super::call::AttemptOutcome::NotSent) if it failed before anything of
+//! **What is certain.** An attempt is [`NotSent`](crate::effect::call::AttemptOutcome::NotSent) if it failed before anything of
 //! it was given to a connection (in name lookup, TCP, TLS or a proxy's CONNECT), or if the connection gave it back
-//! before writing any of it. Any later failure without a status is [`Lost`](super::call::AttemptOutcome::Lost),
+//! before writing any of it. Any later failure without a status is [`Lost`](crate::effect::call::AttemptOutcome::Lost),
 //! including a pooled connection that dies while a request is written. No request that was written is sent again here.
 //!
 //! Nothing awaits between the last check of the key's window and the hand-over to a connection. HTTP/2 could hold a
@@ -33,9 +33,9 @@ use tokio::sync::mpsc;
 
 use super::job::Job;
 use super::lane::Lane;
-use super::provider::{Calls, Provider};
 use super::thread::{self, Tasks};
-use super::{Error, ErrorKind};
+use crate::effect::provider::{Calls, Provider};
+use crate::effect::{Error, ErrorKind};
 
 mod attempt;
 mod clock;

@@ -8,9 +8,9 @@ use super::super::journal::REJECTED;
 use super::super::{Key, StepError, Transaction};
 use super::halt::Halt;
 use super::{Steps, name_mistake};
-use crate::effect::postgres::steps::StepOutcome;
 use crate::effect::provider::{OwnedStep, OwnedStepState};
 use crate::format::REASON_BYTES_MAX;
+use crate::postgres::steps::StepOutcome;
 use crate::sabotage::{self, Sabotage};
 
 type CompensationFuture<'a> = Pin<Box<dyn Future<Output = Result<(), StepError>> + 'a>>;

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::effect::call::KeyWindow;
-use crate::effect::http::WallClock;
-use crate::effect::postgres::steps::Database;
+use crate::postgres::steps::Database;
+use crate::provider::http::WallClock;
 
 /// How handlers are run.
 #[derive(Clone)]

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::super::call::{AttemptOutcome, Content, Fingerprint, Form, KeyWindow, Status, StepName};
-use super::super::provider::{Body, OwnedStep, OwnedStepState, Payload, Work};
 use super::*;
+use crate::effect::call::{AttemptOutcome, Content, Fingerprint, Form, KeyWindow, Status, StepName};
+use crate::effect::provider::{Body, OwnedStep, OwnedStepState, Payload, Work};
 use crate::format::JournalWriter;
 
 mod blocking;
@@ -235,7 +235,7 @@ fn outcome_of_an_error_shows_whether_the_step_may_have_acted() {
     let again = attempt_with_error(false, || StepError::again("busy"));
     assert_eq!(again, (ended(AttemptOutcome::NotSent, "busy"), vec![]));
     let later = attempt_with_error(false, || StepError::again("busy").after(Duration::from_millis(1_500)));
-    let retry_after = Some(super::super::call::RetryAfter::Seconds(2));
+    let retry_after = Some(crate::effect::call::RetryAfter::Seconds(2));
     assert_eq!(later.0, ended(AttemptOutcome::Status(Status { retry_after, ..Status::of(429) }), "busy"));
     let refused = attempt_with_error(false, || StepError::rejected("declined"));
     assert_eq!(

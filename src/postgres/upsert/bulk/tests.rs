@@ -1,5 +1,5 @@
 use super::*;
-use crate::effect::postgres::upsert::Kind;
+use crate::postgres::upsert::Kind;
 
 fn column(name: &str, kind: Kind) -> Column {
     Column {

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::connect::{Connection, Http1, Http2, connect};
 use super::message::Origin;
 use super::settings::Shared;
-use crate::effect::thread::Tasks;
+use crate::provider::thread::Tasks;
 
 /// How long an idle connection is kept. Servers close idle connections after 5 s or more; a request that is sent as the
 /// server closes its connection is lost, and without a key it is in doubt.

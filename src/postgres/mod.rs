@@ -22,7 +22,7 @@
 
 use std::sync::Arc;
 
-use super::{Error, ErrorKind, Session, Sink};
+use crate::effect::{Error, ErrorKind, Session, Sink};
 
 mod batch;
 mod bundle;

@@ -9,17 +9,18 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use tokio::sync::{mpsc, oneshot};
 
 use super::job::{Job, UnwrittenRequests};
-use super::provider::{AttemptEnd, CallNumber, Calls, Request};
+use crate::effect::provider::{AttemptEnd, CallNumber, Calls, Request};
 
 /// The main function of a lane's thread: handles the jobs until the thread is stopped, by a message in the second
 /// channel or because that channel's sender is dropped.
-pub(in crate::effect) type ThreadMain = Arc<dyn Fn(mpsc::UnboundedReceiver<Job>, oneshot::Receiver<()>) + Send + Sync>;
+pub(in crate::provider) type ThreadMain =
+    Arc<dyn Fn(mpsc::UnboundedReceiver<Job>, oneshot::Receiver<()>) + Send + Sync>;
 
 /// How many threads the drivers have started: the number of the next thread, for its name.
 static THREADS: AtomicU64 = AtomicU64::new(0);
 
 /// One lane's calls. Neither channel holds more than the lane has under way, which its window bounds.
-pub(in crate::effect) struct Lane {
+pub(in crate::provider) struct Lane {
     thread_main: ThreadMain,
     unwritten: Arc<UnwrittenRequests>,
     /// The ticket of the last job.

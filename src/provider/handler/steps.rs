@@ -12,14 +12,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use super::super::call::StepName;
 use super::journal::{NextStep, Replay, is_valid_name};
 use super::progress::{Progress, RunOutcome};
 use super::settings::Settings;
 use super::{Key, Reply, StepError, Transaction};
-use crate::effect::postgres::steps::{Pool, StepOutcome};
+use crate::effect::call::StepName;
 use crate::effect::provider::{HandlerReport, OwnedStep, OwnedStepState, Request, Work};
 use crate::format::{RESULT_BYTES_MAX, Step, StepHow};
+use crate::postgres::steps::{Pool, StepOutcome};
 use crate::sabotage::{self, Sabotage};
 
 mod halt;

@@ -11,8 +11,8 @@
 //! is done again, under its key. A function that is run again gets the committed outcomes, and acts in the first step
 //! without one.
 //!
-//! **What is certain.** An attempt is [`Lost`](super::call::AttemptOutcome::Lost) if it may have acted in a step whose
-//! outcome is unknown. It is [`NotSent`](super::call::AttemptOutcome::NotSent) if it has ended between steps or in a
+//! **What is certain.** An attempt is [`Lost`](crate::effect::call::AttemptOutcome::Lost) if it may have acted in a step whose
+//! outcome is unknown. It is [`NotSent`](crate::effect::call::AttemptOutcome::NotSent) if it has ended between steps or in a
 //! transaction: its steps until then are committed. The key's window is checked when each step begins. Without keys, a
 //! mark is committed before each call begins.
 //!
@@ -26,9 +26,9 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::lane::Lane;
-use super::postgres::steps::Pool;
-use super::provider::{AttemptEnd, CallNumber, Calls, HandlerReport, Provider, Request};
 use super::thread;
+use crate::effect::provider::{AttemptEnd, CallNumber, Calls, HandlerReport, Provider, Request};
+use crate::postgres::steps::Pool;
 
 mod error;
 mod function;
@@ -40,8 +40,8 @@ mod runs;
 mod settings;
 mod steps;
 
-pub use super::call::Key;
-pub use super::postgres::steps::{StepOutcome, Transaction};
+pub use crate::effect::call::Key;
+pub use crate::postgres::steps::{StepOutcome, Transaction};
 pub use error::StepError;
 pub use function::{Function, Handler};
 pub use record::{Record, Reply};

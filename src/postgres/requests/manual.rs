@@ -5,7 +5,7 @@ use tokio_postgres::types::ToSql;
 
 use super::super::quoting::quoted;
 use super::{LOCKED_ATTEMPTS_MAX, LOCKED_PAUSE, Requests, StoreConnection, finish_call, unexpected_outcome};
-use crate::effect::postgres::class::Trouble;
+use crate::postgres::class::Trouble;
 use crate::request::by_hand::{Decision, Listed, Seen, SeenAs, Settle, Settled};
 use crate::request::{Id, Reply, Token};
 

@@ -7,7 +7,7 @@ const BURST_SECONDS: f64 = 0.1;
 
 /// A token bucket that fills at a rate.
 #[derive(Debug)]
-pub(in crate::effect) struct Bucket {
+pub(in crate::provider) struct Bucket {
     per_second: f64,
     capacity: f64,
     /// Below 0 if tokens were taken in advance.

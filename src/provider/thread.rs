@@ -17,7 +17,7 @@ use super::rate::Bucket;
 /// Starts tasks on the thread's runtime. A panic in one of them ends the thread: the state that the tasks share may be
 /// inconsistent.
 #[derive(Clone)]
-pub(in crate::effect) struct Tasks {
+pub(in crate::provider) struct Tasks {
     panicked: mpsc::UnboundedSender<Box<dyn Any + Send>>,
 }
 
@@ -37,7 +37,7 @@ impl Tasks {
 
 /// Makes calls until `stopped` gets a message, its sender is dropped, or `main` has ended. Blocking work, such as
 /// looking up a name, runs on at most `blocking_max` threads.
-pub(in crate::effect) fn run<F: Future<Output = ()>>(
+pub(in crate::provider) fn run<F: Future<Output = ()>>(
     blocking_max: usize,
     stopped: oneshot::Receiver<()>,
     main: impl FnOnce(Tasks) -> F,
@@ -67,7 +67,7 @@ pub(in crate::effect) fn run<F: Future<Output = ()>>(
 }
 
 /// Starts requests in order, each with a permit: at most `in_flight` at once, and at most at `rate`.
-pub(in crate::effect) async fn start_in_order(
+pub(in crate::provider) async fn start_in_order(
     mut jobs: mpsc::UnboundedReceiver<Job>,
     (in_flight, rate): (usize, Option<f64>),
     mut start: impl FnMut(Job, OwnedSemaphorePermit),

@@ -116,7 +116,7 @@ pub enum StepOutcome {
 }
 
 /// A lane's connections.
-pub(in crate::effect) struct Pool {
+pub(crate) struct Pool {
     database: Database,
     table: String,
     idle: RefCell<Vec<Client>>,

@@ -14,7 +14,7 @@ use crate::effect::provider::{AttemptEnd, Body, CallNumber, Request};
 /// The requests that are neither claimed nor withdrawn yet. Each is either claimed by the thread, which then sends it,
 /// or withdrawn by the lane; never both.
 #[derive(Default)]
-pub(in crate::effect) struct UnwrittenRequests {
+pub(in crate::provider) struct UnwrittenRequests {
     /// Each call's current ticket: a withdrawn attempt may still be queued when the next attempt of its call arrives.
     tickets: Mutex<HashMap<CallNumber, u64>>,
     /// How many requests were claimed and have not ended.
@@ -67,7 +67,7 @@ enum Stage {
 
 /// A request within the driver. Unless it is withdrawn or silenced, its outcome is reported exactly once, even if it is
 /// dropped.
-pub(in crate::effect) struct Job {
+pub(in crate::provider) struct Job {
     request: Request,
     ticket: u64,
     unwritten: Arc<UnwrittenRequests>,

@@ -18,8 +18,8 @@ use super::pool::{Lease, Pool, Sender};
 use super::response::{Stream, read};
 use super::settings::Shared;
 use crate::effect::call::AttemptOutcome;
-use crate::effect::job::Job;
 use crate::effect::provider::{self, Body, Payload};
+use crate::provider::job::Job;
 use crate::words::said;
 
 /// How many connections in a row may give a request back.

@@ -2,7 +2,7 @@
 //! share.
 //!
 //! ```no_run
-//! use ratchet::effect::postgres::requests::Requests;
+//! use ratchet::postgres::requests::Requests;
 //! use ratchet::http::Idempotency;
 //!
 //! # fn layer() -> Result<Idempotency, Box<dyn std::error::Error>> {

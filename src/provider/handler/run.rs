@@ -23,9 +23,9 @@ use super::runs::{RunningFunction, Runs};
 use super::settings::Settings;
 use super::steps::{Parts, Steps};
 use crate::effect::call::{AttemptOutcome, RetryAfter, Status};
-use crate::effect::job::Job;
-use crate::effect::postgres::steps::Pool;
 use crate::effect::provider::{Body, HandlerReport, Payload, Request};
+use crate::postgres::steps::Pool;
+use crate::provider::job::Job;
 
 /// The parts that the runs of a lane share.
 pub(super) struct RunContext {
