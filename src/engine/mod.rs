@@ -195,67 +195,37 @@ fn budget(config: &Config, topologies: &[Topology]) -> Budget {
     Budget::new(config.memory_bytes, config.unpacked_bytes, lanes)
 }
 
-/// Runs topologies on a cluster.
-pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
-    let Options { config, topologies, handlers, until_drained, stop, metrics, health } = options;
-    let state_dir = Arc::new(StateDir::lock(&config.state_dir)?);
-    tracing::info!(folder = %state_dir.path().display(), "stores are kept here");
-    let budget = budget(&config, &topologies);
-    let memory = Memory::new(budget.stores_bytes);
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    if let Some(contact) = cluster.contact() {
-        silence::watch(&contact, &clock, &metrics, &health);
-    }
-    // This is done first, so that readiness waits for every topology.
-    for topology in &topologies {
-        (0..config.lanes.max(1)).for_each(|lane| health.lane_joined(&topology.name, lane, false));
-    }
-    let mut outcome = Ok(());
-    let mut jobs = Vec::new();
-    let mut is_reported = false;
-    for topology in topologies {
-        let rules_digest = topology.rules.digest();
-        let name = topology.name.clone();
-        let survey = Survey::of(&state_dir, &memory);
-        let preflight = Preflight::new(cluster, &topology, &rules_digest, &config.topics, survey);
-        let admitted = match preflight_once_reached(&preflight, &topology, &config, (&*clock, &stop), &mut is_reported)
-        {
-            Ok(admitted) => admitted,
-            // The run was stopped before any lane was started: nothing has failed.
-            Err(error) if error.kind != ErrorKind::Refused && stop.load(Ordering::Relaxed) => break,
-            Err(error) => {
-                let may_pass = error.may_pass();
-                outcome = refused(outcome, (name, error.message), may_pass);
-                continue;
-            }
-        };
-        let opened = rendering::sink(&topology, config.tables_create);
-        let opened = opened.and_then(|sink| Ok((sink, rendering::gate(&topology)?, handlers.provider(&topology)?)));
-        let (sink, gate, provider) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                let may_pass = error.kind == effect::ErrorKind::Passing;
-                outcome = refused(outcome, (name, error.message), may_pass);
-                continue;
-            }
-        };
-        former_rules::save(&state_dir, &topology);
-        // Only now it is known which client reads and writes records with these brokers.
-        let overhead_bytes = cluster.record_overhead_bytes() as u64;
-        let (commit, isolated_room) = budget.transaction_bounds(config.commit, overhead_bytes);
-        let context = Context {
+/// What the topologies of a run share.
+struct Shared {
+    config: Config,
+    budget: Budget,
+    state_dir: Arc<StateDir>,
+    memory: Memory,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+    health: Health,
+}
+
+/// A topology's sink, gate and provider.
+type Drivers = (Option<Arc<dyn effect::Sink>>, Option<Arc<dyn effect::gate::Gate>>, Option<Arc<dyn Provider>>);
+
+impl Shared {
+    fn context(&self, topology: Topology, topics: Catalog, drivers: Drivers, overhead_bytes: u64) -> Context {
+        let (sink, gate, provider) = drivers;
+        let (commit, isolated_room) = self.budget.transaction_bounds(self.config.commit, overhead_bytes);
+        Context {
             rules: topology.rules.clone(),
-            rules_digest,
+            rules_digest: topology.rules.digest(),
             topology,
-            topics: Catalog::new(admitted.topics, BTreeMap::new()),
-            topic_settings: config.topics,
+            topics,
+            topic_settings: self.config.topics,
             commit,
             isolated_room,
-            state_dir: state_dir.clone(),
-            memory: memory.clone(),
+            state_dir: self.state_dir.clone(),
+            memory: self.memory.clone(),
             registry: Registry::default(),
-            metrics: metrics.clone(),
-            health: health.clone(),
+            metrics: self.metrics.clone(),
+            health: self.health.clone(),
             recreated_count: AtomicU64::new(0),
             check_topics_now: AtomicBool::new(false),
             proven: Proven::default(),
@@ -267,17 +237,93 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             provider,
             commands: LatestView::default(),
             wakers: Wakers::default(),
-            clock: clock.clone(),
-        };
+            clock: self.clock.clone(),
+        }
+    }
+
+    /// Checks a topology against the cluster and connects what it needs. Reports the brokers' abilities, unless that was
+    /// done.
+    fn admit<C: Cluster>(
+        &self,
+        cluster: &C,
+        topology: Topology,
+        handlers: &Handlers,
+        stop: &AtomicBool,
+        is_reported: &mut bool,
+    ) -> Result<Context, Unadmitted> {
+        let rules_digest = topology.rules.digest();
+        let survey = Survey::of(&self.state_dir, &self.memory);
+        let preflight = Preflight::new(cluster, &topology, &rules_digest, &self.config.topics, survey);
+        let admitted = preflight_once_reached(&preflight, &topology, &self.config, (&*self.clock, stop), is_reported)
+            .map_err(|error| match error.kind != ErrorKind::Refused && stop.load(Ordering::Relaxed) {
+            // The run was stopped before any lane was started: nothing has failed.
+            true => Unadmitted::Stopped,
+            false => Unadmitted::Refused { may_pass: error.may_pass(), reason: error.message },
+        })?;
+        let sink = rendering::sink(&topology, self.config.tables_create);
+        let drivers = sink.and_then(|sink| Ok((sink, rendering::gate(&topology)?, handlers.provider(&topology)?)));
+        let drivers = drivers.map_err(|error| {
+            let may_pass = error.kind == effect::ErrorKind::Passing;
+            Unadmitted::Refused { reason: error.message, may_pass }
+        })?;
+        former_rules::save(&self.state_dir, &topology);
+        // Only now it is known which client reads and writes records with these brokers.
+        let overhead_bytes = cluster.record_overhead_bytes() as u64;
+        let topics = Catalog::new(admitted.topics, BTreeMap::new());
+        let context = self.context(topology, topics, drivers, overhead_bytes);
         if context.topology.input.named().is_empty() {
-            metrics.refused_topics(&context.topology.name, 0);
+            self.metrics.refused_topics(&context.topology.name, 0);
         }
         admitted.refused.iter().for_each(|(topic, reason)| watch::refuse(&context, topic, reason));
         if context.topics.names().is_empty() {
             let input = context.topology.input.to_string();
             tracing::warn!(topology = context.topology.name, input, "no topic to read yet; waiting for one");
         }
-        let (job, started) = Job::start(cluster, Arc::new(context), config.lanes, &stop);
+        Ok(context)
+    }
+}
+
+/// Why a topology is not run.
+enum Unadmitted {
+    /// The run is to stop.
+    Stopped,
+    Refused {
+        reason: String,
+        may_pass: bool,
+    },
+}
+
+/// Runs topologies on a cluster.
+pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
+    let Options { config, topologies, handlers, until_drained, stop, metrics, health } = options;
+    let state_dir = Arc::new(StateDir::lock(&config.state_dir)?);
+    tracing::info!(folder = %state_dir.path().display(), "stores are kept here");
+    let budget = budget(&config, &topologies);
+    let memory = Memory::new(budget.stores_bytes);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    if let Some(contact) = cluster.contact() {
+        silence::watch(&contact, &clock, &metrics, &health);
+    }
+    let shared = Shared { config, budget, state_dir, memory, clock, metrics, health };
+    // This is done first, so that readiness waits for every topology.
+    for topology in &topologies {
+        let lanes = 0..shared.config.lanes.max(1);
+        lanes.for_each(|lane| shared.health.lane_joined(&topology.name, lane, false));
+    }
+    let mut outcome = Ok(());
+    let mut jobs = Vec::new();
+    let mut is_reported = false;
+    for topology in topologies {
+        let name = topology.name.clone();
+        let context = match shared.admit(cluster, topology, &handlers, &stop, &mut is_reported) {
+            Ok(context) => context,
+            Err(Unadmitted::Stopped) => break,
+            Err(Unadmitted::Refused { reason, may_pass }) => {
+                outcome = refused(outcome, (name, reason), may_pass);
+                continue;
+            }
+        };
+        let (job, started) = Job::start(cluster, Arc::new(context), shared.config.lanes, &stop);
         jobs.push(job);
         if let Err(error) = started {
             stop.store(true, Ordering::Relaxed);
@@ -285,7 +331,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             break;
         }
     }
-    supervise(&jobs, until_drained, &stop, &health, &*clock);
+    supervise(&jobs, until_drained, &stop, &shared.health, &*shared.clock);
     jobs.iter().for_each(|job| job.context.wakers.wake());
     jobs.into_iter().map(Job::end).fold(outcome, Error::and)
 }

@@ -79,6 +79,7 @@ pub fn process<C: Cluster>(
     processed
 }
 
+#[expect(clippy::too_many_lines, reason = "the steps of a record, in their order")]
 fn process_all<C: Cluster>(
     context: &Context,
     work: &Work<'_, C>,
@@ -137,14 +138,7 @@ fn process_all<C: Cluster>(
         });
         let mut outlet = Outlet { context, work, share, producer, headers, added: &mut added };
         let decision = outlet.emit(&record, &evaluation, known)?;
-        if decision.action == Action::Drop
-            && let Some(topic) = &context.topology.audit
-        {
-            explanation.clear();
-            let known = (&outlet.share.position.progress, &outlet.share.overlay);
-            judge.dropped(context, known, number, &record, decision).write(explanation);
-            outlet.explain(&record, topic, explanation)?;
-        }
+        audit_drop(&mut outlet, judge, (number, &record), decision, explanation)?;
         // A record that the output or the sink refuses is treated as if it had never existed.
         if !matches!(decision.reason, Reason::Unsendable | Reason::Rejected) {
             added.epoch_changes += u64::from(judge.remember(share, number, &record));
@@ -161,13 +155,17 @@ fn process_all<C: Cluster>(
         }
     }
     gate.iter_mut().for_each(|gate| gate.take_back(context, work));
-    let is_held = matches!(gate_reply, GateReply::Held(_)) && added.records == indices.len() && share.stop.is_none();
-    let is_next = before_stop.len() < all.len() && added.records == before_stop.len() && share.stop.is_none();
-    if is_held {
-        share.stop = Some(Stop::Gated);
-    } else if let Some((_, reason)) = stops.filter(|_| is_next) {
-        let offset = batch.record(all[before_stop.len()]).offset;
-        share.stop = Some(Stop::Refused(format!("{}:{offset}: {reason}", task.input)));
+    let is_held = matches!(gate_reply, GateReply::Held(_)) && added.records == indices.len();
+    let is_next = before_stop.len() < all.len() && added.records == before_stop.len();
+    if share.stop.is_none() {
+        share.stop = match stops {
+            _ if is_held => Some(Stop::Gated),
+            Some((_, reason)) if is_next => {
+                let offset = batch.record(all[before_stop.len()]).offset;
+                Some(Stop::Refused(format!("{}:{offset}: {reason}", task.input)))
+            }
+            _ => None,
+        };
     }
     Ok(added)
 }
@@ -187,6 +185,24 @@ fn after_gate(
         }
         RecordOutcome::Unasked => None,
     }
+}
+
+/// Sends the explanation of a drop to the audit topic, if there is one.
+fn audit_drop<C: Cluster>(
+    outlet: &mut Outlet<'_, C>,
+    judge: &Judge,
+    (number, record): (usize, &Record<'_>),
+    decision: Decision,
+    explanation: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    let context = outlet.context;
+    let Some(topic) = context.topology.audit.as_ref().filter(|_| decision.action == Action::Drop) else {
+        return Ok(());
+    };
+    explanation.clear();
+    let known = (&outlet.share.position.progress, &outlet.share.overlay);
+    judge.dropped(context, known, number, record, decision).write(explanation);
+    outlet.explain(record, topic, explanation)
 }
 
 /// The audit record to write if the sink's inbox has the record; empty without an audit topic, `None` if the sink does

@@ -270,6 +270,7 @@ fn operation(random: &mut Random) -> &'static str {
 }
 
 /// Draws the next record.
+#[expect(clippy::too_many_lines, reason = "one kind of record after the other")]
 pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64, now: Time) -> Record {
     // From a separate generator, so that the rest of the input is the same with and without them.
     let mut separate = Random::new(random.clone().next());

@@ -213,46 +213,45 @@ impl<C: Cluster> Lane<C> {
             let may_load =
                 self.tasks_in(|phase| matches!(phase, Phase::Loading(_))).len() < self.context.limits.loads_max;
             match self.tasks[&id].phase {
-                Phase::Redoing(_) => {
-                    self.step_redo(id);
-                    continue;
-                }
-                Phase::Gated => {
-                    self.resume_gated(id)?;
-                    continue;
-                }
-                _ => {}
+                Phase::Redoing(_) => self.step_redo(id),
+                Phase::Gated => self.resume_gated(id)?,
+                _ => self.restore_slice(id, may_load)?,
             }
-            let task = self.tasks.get_mut(&id).expect("listed above");
-            let step = || restore::step(&self.context, &self.cluster, task, &mut self.restore_batch, may_load);
-            let stepped = match caught(step) {
-                Ok(stepped) => stepped,
-                Err(panic) => {
-                    self.on_panic(id, InProgress::Nothing, &panic);
-                    continue;
-                }
-            };
-            self.restores.has_work_left |= matches!(stepped, Ok(Slice::Worked));
-            let ready = match stepped {
-                Ok(Slice::Ready) => match self.on_store_current(id) {
-                    Err(setback) => Err(setback),
-                    Ok(false) => Ok(()),
-                    Ok(true) => match self.begin_work(id) {
-                        Err(error) if error.kind == ErrorKind::Fenced => return Err(error),
-                        begun => begun.map_err(Setback::from),
-                    },
-                },
-                Ok(Slice::Waiting | Slice::Worked) => Ok(()),
+        }
+        Ok(())
+    }
+
+    /// Gives one restoring task a slice. An error means that the lane's membership is unusable.
+    fn restore_slice(&mut self, id: TaskId, may_load: bool) -> Result<(), cluster::Error> {
+        let task = self.tasks.get_mut(&id).expect("listed by the caller");
+        let step = || restore::step(&self.context, &self.cluster, task, &mut self.restore_batch, may_load);
+        let stepped = match caught(step) {
+            Ok(stepped) => stepped,
+            Err(panic) => {
+                self.on_panic(id, InProgress::Nothing, &panic);
+                return Ok(());
+            }
+        };
+        self.restores.has_work_left |= matches!(stepped, Ok(Slice::Worked));
+        let ready = match stepped {
+            Ok(Slice::Ready) => match self.on_store_current(id) {
                 Err(setback) => Err(setback),
-            };
-            if let Err(setback) = ready {
-                let task = self.tasks.get_mut(&id).expect("listed above");
-                if matches!(setback.consequence(), Consequence::Stop | Consequence::StopUnlessProven) {
-                    // Nobody waits for the records of a stopped task.
-                    let _ = self.member.pause(&task.input);
-                }
-                restore::set_back(&self.context, task, &setback);
+                Ok(false) => Ok(()),
+                Ok(true) => match self.begin_work(id) {
+                    Err(error) if error.kind == ErrorKind::Fenced => return Err(error),
+                    begun => begun.map_err(Setback::from),
+                },
+            },
+            Ok(Slice::Waiting | Slice::Worked) => Ok(()),
+            Err(setback) => Err(setback),
+        };
+        if let Err(setback) = ready {
+            let task = self.tasks.get_mut(&id).expect("listed by the caller");
+            if matches!(setback.consequence(), Consequence::Stop | Consequence::StopUnlessProven) {
+                // Nobody waits for the records of a stopped task.
+                let _ = self.member.pause(&task.input);
             }
+            restore::set_back(&self.context, task, &setback);
         }
         Ok(())
     }

@@ -30,6 +30,7 @@ pub(super) struct Families {
 }
 
 impl Families {
+    #[expect(clippy::too_many_lines, reason = "a list, one family after the other")]
     pub fn new(registry: &Registry) -> Self {
         let durations = || exponential(0.000_1, 2.0, 18);
         Self {

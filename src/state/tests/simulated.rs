@@ -96,6 +96,7 @@ impl Side {
     }
 
     /// Makes the call, and describes everything observable.
+    #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     fn run(&mut self, op: &Op) -> String {
         self.calls += 1;
         let (at, is_loading) = (self.calls, self.is_loading);

@@ -22,6 +22,7 @@ pub struct Forward<'a> {
 }
 
 /// Compares a partition with the model.
+#[expect(clippy::too_many_lines, reason = "one invariant after the other")]
 pub fn check(
     case: &Case<'_>,
     number: i32,

@@ -14,6 +14,7 @@ use crate::profile::Release;
 use super::{Fault, Run};
 
 impl Run<'_> {
+    #[expect(clippy::too_many_lines, reason = "one arm for each fault")]
     pub(super) fn inflict(&mut self, fault: Fault) {
         self.world.lock().note("fault", format_args!("{fault:?}"));
         let now = self.world.lock().now();

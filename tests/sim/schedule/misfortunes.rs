@@ -42,6 +42,7 @@ pub(super) fn frame(profile: &Profile, random: &mut Random) -> Misfortune {
 }
 
 /// Draws everything that goes wrong.
+#[expect(clippy::too_many_lines, reason = "one draw after the other")]
 pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
     let Profile { instances, crashes, freezes, departures, moves, compactions, clocks, partitions, .. } = *profile;
     let at = |random: &mut Random| random.between(300 * MS, TROUBLE - MS);

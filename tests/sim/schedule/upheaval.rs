@@ -127,6 +127,7 @@ impl Run<'_> {
 
     /// Runs while no instance is up, unless [`Upheaval::needs_rest`] says otherwise: the group is empty, and only
     /// dead processes have open transactions.
+    #[expect(clippy::too_many_lines, reason = "one arm for each fault")]
     pub(super) fn overturn(&mut self, upheaval: Upheaval) {
         self.history.before(upheaval, &self.world.lock().broker);
         if Upheaval::OF_INPUT.contains(&upheaval) {

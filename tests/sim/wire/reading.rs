@@ -69,8 +69,8 @@ impl Reading {
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let mut cluster = Cluster::new(3, Protocol::V1, random.next());
-        cluster.create("input", 1 + random.below(4) as i32, false);
-        cluster.create("other", 1 + random.below(2) as i32, false);
+        cluster.create("input", 1 + random.below(4), false);
+        cluster.create("other", 1 + random.below(2), false);
         cluster.manners.former_once_in = *random.pick(&[0, 3]);
         cluster.manners.damages_once_in = *random.pick(&[0, 0, 40]);
         cluster.manners.sessions_max = *random.pick(&[1_000, 1_000, 1, 0]);
@@ -283,7 +283,7 @@ impl Reading {
     /// Trouble of some kind.
     fn disturb(&mut self) -> Result<(), String> {
         let partition = self.random.pick(&self.partitions).clone();
-        let node = self.random.between(1, 3) as i32;
+        let node = self.random.between(1, 3);
         let now = self.net.micros();
         match self.random.below(200) {
             0..8 => self.elect(&partition),
@@ -345,7 +345,7 @@ impl Reading {
 
     fn elect(&mut self, partition: &TopicPartition) {
         self.met.elections += 1;
-        let (to, unaware) = (self.random.between(1, 3) as i32, self.random.once_in(2));
+        let (to, unaware) = (self.random.between(1, 3), self.random.once_in(2));
         self.cluster.elect(&theirs(partition), to, None, unaware);
         if self.random.once_in(3) {
             self.cluster.lead(&theirs(partition)).is_led = false;

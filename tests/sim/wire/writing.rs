@@ -117,7 +117,7 @@ impl Writers {
         // Mostly near the end.
         let back = self.random.below(seams.len().min(6));
         let end = seams[seams.len() - 1 - back];
-        let (to, unaware) = (self.random.between(1, 3) as i32, self.random.once_in(2));
+        let (to, unaware) = (self.random.between(1, 3), self.random.once_in(2));
         cluster.elect(&theirs(partition), to, Some(end), unaware);
         judge.cut(partition, end, epoch);
     }

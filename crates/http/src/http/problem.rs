@@ -79,6 +79,7 @@ impl Problem {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "a table, one problem after the other")]
     fn fields(&self) -> Fields<'static> {
         let (status, type_urn, title, detail) = match self {
             Self::KeyMissing(header) => (

@@ -92,6 +92,7 @@ fn after_attempts(policy: Policy, outcomes: &[AttemptOutcome]) -> (Action, Call)
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn outcomes_of_attempts_decide_the_outcome_of_the_call() {
     use AttemptOutcome::{Lost, NotSent, Refused};
     use Outcome::*;

@@ -59,6 +59,7 @@ impl Handles {
 }
 
 impl Families {
+    #[expect(clippy::too_many_lines, reason = "a list, one family after the other")]
     pub fn new(registry: &Registry) -> Self {
         Self {
             records: counter(

@@ -319,7 +319,7 @@ impl World {
 
     /// Something moves: a leader, a coordinator, a broker, or what is known of them.
     fn shift(&mut self) {
-        let node = 1 + self.random.below(3) as i32;
+        let node = 1 + self.random.below(3);
         match self.random.below(6) {
             0 | 1 => {
                 let partitions = self.cluster.broker.nodes.partitions();

@@ -194,6 +194,7 @@ impl Plain {
     }
 
     /// The reason, whether it is forwarded, and the entry to remember.
+    #[expect(clippy::too_many_lines, reason = "the rules of a verdict, in their order")]
     fn judge_row(&self, row: &Row, offset: i64) -> (Reason, bool, Option<Entry>, Option<Order>) {
         let (entry, is_row) =
             (self.live(&Self::key(row)), matches!(row.kind, Kind::Change | Kind::Delete | Kind::Read));

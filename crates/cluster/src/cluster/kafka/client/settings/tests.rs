@@ -113,6 +113,7 @@ fn each_property_is_classified_once_and_known_to_librdkafka() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn every_applied_property_changes_a_setting() {
     let samples: &[(&str, &str)] = &[
         ("batch.num.messages", "100"),
