@@ -53,8 +53,8 @@ PACKAGES := $(addprefix --package ,$(OWN))
 # incrementally. Dependencies stay as they are. What is released, measured or run for hours is built as it is released.
 TESTED := $(BUILD) $(foreach package,$(OWN),--config profile.release.package.$(package).opt-level=1)
 ifneq ($(QUICK),yes)
-check test brokers models sim bit-flips histories fixtures schema: export CARGO_INCREMENTAL ?= 1
-check test brokers models sim bit-flips histories fixtures schema: export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
+unit check test brokers models sim bit-flips histories fixtures schema: export CARGO_INCREMENTAL ?= 1
+unit check test brokers models sim bit-flips histories fixtures schema: export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
 else
 # As CI has it: the demos show the program that was tested.
 BUILD := $(TESTED)
@@ -131,7 +131,13 @@ APART := brokers cdc models sim soak
 # What `make check` leaves out: simulated seeds, and the formats in a server.
 NOT_CHECKED := wire::simulated table_of_requests hashes_of_requests todays_format_of_requests
 
-# The loop for every edit: with incremental compilation. ARGS is a filter.
+# The loop for every edit, in seconds: without optimizations, and nothing else is built. PACKAGE is one of OWN, ARGS a filter.
+PACKAGE ?= ratchet
+.PHONY: unit
+unit: setup-build ## Run unit tests of one package: make unit PACKAGE=ratchet-core ARGS=dedup::
+	$(CARGO) test $(subst opt-level=1,opt-level=0,$(TESTED)) --package $(PACKAGE) --lib -- $(ARGS)
+
+# ARGS is a filter.
 .PHONY: check
 check: setup-build ## Run the tests that need no server, 2 minutes after the build
 	$(CARGO) test $(TESTED) $(PACKAGES) --lib --bins $(addprefix --test ,$(LOCAL)) -- \
