@@ -1,7 +1,6 @@
 //! `ratchet check`: reports every mistake at once, or what the topologies amount to.
 
 use std::collections::HashSet;
-use std::fmt::Write;
 use std::io::{self, Write as _};
 
 use super::stderr::say;
@@ -14,7 +13,7 @@ use crate::yaml::units::show_duration_ms;
 
 mod calls;
 mod online;
-mod peers;
+pub(super) mod peers;
 mod promise;
 
 /// Width at which a line of the summary is folded, in characters.
@@ -75,7 +74,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         expand(&loaded).map_err(|error| Failure::output(&error))?;
     }
     config.iter().for_each(|read| inputs::show_warnings(&read.warnings));
-    inputs.config.iter().for_each(|path| say(format_args!("{}: fine\n", path.display())));
+    config.iter().for_each(|read| show_config(inputs.config.as_deref(), read));
     // The cluster's warnings are printed later, and may differ.
     if loaded.len() > 1 && !args.online {
         say(format_args!("{}\n", in_all(&loaded, config.as_ref())));
@@ -84,6 +83,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Some(config) if args.online => online::run(&loaded, &config),
         _ => Ok(()),
     }
+}
+
+/// Says that the configuration is fine, and what there is to note about it.
+fn show_config(path: Option<&std::path::Path>, config: &Config) {
+    let notes = peers::of_kafka(config);
+    let Some(path) = path else {
+        notes.iter().for_each(|note| say(format_args!("note for the settings: {note}\n")));
+        return;
+    };
+    say(format_args!("{}: fine\n", path.display()));
+    notes.iter().for_each(|note| say(format_args!("{}", folded_line("note", note))));
 }
 
 /// Writes the topologies with their presets expanded to standard output; several as one document each, headed by
@@ -139,10 +149,7 @@ fn summary(topology: &Topology, notes: &[Note<'_>]) -> String {
     let version = rules.version.as_ref();
     let preset = topology.preset.as_deref().and_then(Preset::find);
     let mut text = String::new();
-    let mut line = |name: &str, value: &str| {
-        // writing to a string never fails
-        let _ = writeln!(text, "  {name:<12} {}", folded(value));
-    };
+    let mut line = |name: &str, value: &str| text.push_str(&folded_line(name, value));
     line("name", &topology.name);
     preset.iter().for_each(|preset| line("preset", &preset_line(preset)));
     line("input", &format!("{}, from the {} record", topology.input, topology.start.as_str()));
@@ -170,6 +177,11 @@ fn summary(topology: &Topology, notes: &[Note<'_>]) -> String {
         line("note", note);
     }
     text
+}
+
+/// A line of a summary, folded.
+fn folded_line(name: &str, value: &str) -> String {
+    format!("  {name:<12} {}\n", folded(value))
 }
 
 /// A text folded at [`WIDTH`], its further lines indented.

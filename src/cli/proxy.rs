@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::check::peers;
 use super::stderr::say;
 use super::{Failure, inputs};
 use crate::http::OnStoreDown;
@@ -171,6 +172,7 @@ fn summary(config: &Config) -> String {
     line("store", &config.store.describe());
     line("metrics", &config.http.map_or_else(|| "off".to_owned(), |address| address.to_string()));
     config.routes.iter().for_each(|route| line(route.name(), &promise(route)));
+    peers::of_proxy(config).iter().for_each(|note| line("note", note));
     text
 }
 

@@ -131,6 +131,26 @@ fn command_line_setting_is_checked_as_in_a_run() {
 }
 
 #[test]
+fn servers_elsewhere_that_are_not_authenticated_are_noted() {
+    let room = Room::new();
+    let config = room.write("worker.yaml", "kafka: {bootstrap.servers: 'kafka:9092'}\n").display().to_string();
+    let kafka = "Kafka is not authenticated, and nothing is encrypted (security.protocol plaintext)";
+    let noted = [&*format!("{config}: fine note {kafka}")];
+    room.run(&format!("check payments.yaml --config {config}")).ended(0).said(&noted);
+    let noted = [&*format!("note for the settings: {kafka}")];
+    room.run("check payments.yaml --set kafka.bootstrap.servers=kafka:9092").ended(0).said(&noted);
+    let local = "check payments.yaml --set kafka.bootstrap.servers=localhost:9092";
+    room.run(local).ended(0).never_said("not authenticated");
+    let proxy = "proxy --listen 127.0.0.1:0 --caller none --check";
+    room.run(&format!("{proxy} --upstream http://shop:3000 --store redis --url redis://cache")).ended(0).said(&[
+        "note the service is not authenticated, and nothing is encrypted (http)",
+        "note the store's Redis is not authenticated, and nothing is encrypted (redis)",
+    ]);
+    let local = format!("{proxy} --upstream http://127.0.0.1:3000 --store embedded");
+    room.run(&local).ended(0).never_said("not authenticated");
+}
+
+#[test]
 fn secret_is_not_shown_beside_a_mistake() {
     let room = Room::new();
     room.write(

@@ -1,44 +1,136 @@
-//! A topology's servers besides Kafka that are on other machines and not authenticated. Notes never show a secret address.
+//! Servers on other machines that are not authenticated: Kafka, and those of a topology or of a proxy. Notes never show a
+//! secret address.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use crate::config::{ClusterKind, Config};
 use crate::postgres;
+use crate::proxy::{self, StoreConfig};
 use crate::topology::Topology;
 use crate::topology::sink::Sink;
 use crate::topology::sink::http::address::Address;
 
-/// A note for each server that is not authenticated.
+/// What follows for Kafka's clients.
+const TRAFFIC: &str = "an attacker on the network can read and change the traffic";
+
+/// A note for each server of a topology that is not authenticated.
 pub fn notes(topology: &Topology) -> Vec<String> {
     let of_sink = topology.sink().and_then(|sink| match sink {
-        Sink::Postgres(sink) => postgres::missing_authentication(sink.url.reveal()).ok().flatten().map(|why| {
-            format!(
-                "the database is not authenticated ({why}): an attacker on the network can read and change the traffic; \
-                 sslmode=verify-full, with sslrootcert for an authority of your own, prevents it"
-            )
-        }),
+        Sink::Postgres(sink) => database("the database", sink.url.reveal()),
         Sink::Http(http) => {
             let address = Address::read(&http.url).ok()?;
             let hosts = address.host().map_or_else(|| http.hosts.clone(), |host| vec![host]);
-            let is_remote = hosts.iter().any(|host| !is_local(host));
-            (address.scheme() == "http" && is_remote).then(|| {
-                "the provider is not authenticated, and nothing is encrypted (http): an attacker on the network can read and \
-                 change requests, their secrets and answers; https prevents it"
-                    .to_owned()
-            })
+            service("the provider", &address.scheme(), &hosts)
         }
         Sink::Handler(_) => None,
     });
-    let of_gate = topology.gate.as_ref().and_then(|gate| {
-        let rest = gate.url.reveal().strip_prefix("redis://")?;
-        let server = rest.split(['/', '?']).next()?;
-        let host = server.rsplit_once('@').map_or(server, |(_, host)| host);
-        (!is_local(host)).then(|| {
-            "the gate's Redis is not authenticated, and nothing is encrypted (redis): an attacker on the network can read \
-             and change the traffic; rediss prevents it"
-                .to_owned()
-        })
-    });
+    let of_gate = topology.gate.as_ref().and_then(|gate| redis("the gate's Redis", gate.url.reveal()));
     of_sink.into_iter().chain(of_gate).collect()
+}
+
+/// A note for each server of a proxy that is not authenticated.
+pub fn of_proxy(config: &proxy::Config) -> Vec<String> {
+    let of_store = match &config.store {
+        StoreConfig::Embedded { .. } => None,
+        StoreConfig::Postgres { url, .. } => database("the store's database", url.reveal()),
+        StoreConfig::Redis { url } => redis("the store's Redis", url.reveal()),
+    };
+    let upstream = &config.upstream;
+    let scheme = if upstream.tls.is_some() { "https" } else { "http" };
+    let of_upstream = service("the service", scheme, std::slice::from_ref(&upstream.host));
+    of_upstream.into_iter().chain(of_store).collect()
+}
+
+/// A note for each way in which clients connect to brokers that are not authenticated.
+pub fn of_kafka(config: &Config) -> Vec<String> {
+    if config.cluster != ClusterKind::Kafka {
+        return Vec::new();
+    }
+    let kafka = &config.kafka;
+    let clients = [kafka.for_consumer(), kafka.for_producer(), kafka.for_admin()];
+    let mut notes: Vec<String> = clients.iter().filter_map(of_clients).collect();
+    notes.dedup();
+    notes
+}
+
+/// The note for clients with these properties, whose defaults are librdkafka's.
+fn of_clients(properties: &BTreeMap<String, String>) -> Option<String> {
+    // Of several names of a property the last one counts, and librdkafka removes leading white space.
+    let given = |names: &[&str]| {
+        let (_, text) = properties.iter().rfind(|(name, _)| names.contains(&name.as_str()))?;
+        Some(text.trim_ascii_start().to_ascii_lowercase()).filter(|text| !text.is_empty())
+    };
+    let brokers = given(&["bootstrap.servers", "metadata.broker.list"])?;
+    if brokers.split(',').map(str::trim).filter(|broker| !broker.is_empty()).all(is_local_broker) {
+        return None;
+    }
+    let is_off = |text: String| matches!(text.as_str(), "false" | "f" | "0");
+    let protocol = given(&["security.protocol"]);
+    match protocol.as_deref().unwrap_or("plaintext") {
+        "plaintext" => Some(format!(
+            "Kafka is not authenticated, and nothing is encrypted (security.protocol plaintext): {TRAFFIC}; ssl or \
+             sasl_ssl prevents it"
+        )),
+        "sasl_plaintext" => {
+            // By SCRAM the broker proves that it knows the password, which nobody can read.
+            let (beyond, secret) = match given(&["sasl.mechanism", "sasl.mechanisms"]).as_deref() {
+                Some("scram-sha-256" | "scram-sha-512") => ("beyond the login, ", ""),
+                Some("plain") => ("", ", the password included"),
+                Some("oauthbearer") => ("", ", the token included"),
+                _ => ("", ""),
+            };
+            Some(format!(
+                "{beyond}Kafka is not authenticated, and nothing is encrypted (security.protocol sasl_plaintext): \
+                 {TRAFFIC}{secret}; sasl_ssl prevents it"
+            ))
+        }
+        _ if given(&["enable.ssl.certificate.verification"]).is_some_and(is_off) => Some(format!(
+            "Kafka is not authenticated (enable.ssl.certificate.verification false checks no certificate): {TRAFFIC}; \
+             true, with ssl.ca.location for an authority of your own, prevents it"
+        )),
+        _ if given(&["ssl.endpoint.identification.algorithm"]).is_some_and(|text| text == "none") => Some(format!(
+            "Kafka is not authenticated (ssl.endpoint.identification.algorithm none accepts any certificate of the \
+             authorities): {TRAFFIC}; https prevents it"
+        )),
+        _ => None,
+    }
+}
+
+/// Whether a broker in `bootstrap.servers` is on this machine: `host`, `host:port` or `PROTOCOL://host:port`.
+fn is_local_broker(broker: &str) -> bool {
+    let address = broker.split_once("://").map_or(broker, |(_, address)| address);
+    let address = address.split('/').next().unwrap_or_default();
+    // Without a host it is this one.
+    address.is_empty() || address.starts_with(':') && !address.starts_with("::") || is_local(address)
+}
+
+/// The note about a database.
+fn database(what: &str, url: &str) -> Option<String> {
+    let why = postgres::missing_authentication(url).ok().flatten()?;
+    Some(format!(
+        "{what} is not authenticated ({why}): {TRAFFIC}; sslmode=verify-full, with sslrootcert for an authority of your \
+         own, prevents it"
+    ))
+}
+
+/// The note about a server of Redis.
+fn redis(what: &str, url: &str) -> Option<String> {
+    let server = url.strip_prefix("redis://")?.split(['/', '?']).next()?;
+    let host = server.rsplit_once('@').map_or(server, |(_, host)| host);
+    let encrypted = "nothing is encrypted (redis)";
+    (!is_local(host)).then(|| format!("{what} is not authenticated, and {encrypted}: {TRAFFIC}; rediss prevents it"))
+}
+
+/// The note about a service that is called.
+fn service(what: &str, scheme: &str, hosts: &[String]) -> Option<String> {
+    let is_remote = hosts.iter().any(|host| !is_local(host));
+    (scheme == "http" && is_remote).then(|| {
+        format!(
+            "{what} is not authenticated, and nothing is encrypted (http): an attacker on the network can read and \
+             change requests, their secrets and answers; https prevents it"
+        )
+    })
 }
 
 /// Whether this is a host of this machine, with a port or without.
@@ -55,6 +147,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::yaml::Process;
     use crate::yaml_testing::Fake;
 
     #[test]
@@ -98,6 +191,72 @@ mod tests {
             let notes = notes(&topology(&ending));
             assert_eq!(notes.is_empty(), words.is_empty(), "{ending}: {notes:?}");
             assert!(notes.iter().all(|note| note.contains(words)), "{ending}: {notes:?}");
+        }
+    }
+
+    #[test]
+    fn kafka_on_other_machines_is_named_unless_it_is_authenticated() {
+        let said = |properties: &[&str]| {
+            let sets: Vec<String> = properties.iter().map(|set| format!("kafka.{set}")).collect();
+            let loaded = crate::config::load(None, &sets, &Fake::default().with_variable("PASSWORD", "hunter2"));
+            of_kafka(&loaded.unwrap_or_else(|diagnostics| panic!("{}", diagnostics.render(false))))
+        };
+        const REMOTE: &str = "bootstrap.servers=localhost:9092,kafka:9092";
+        let plain = "Kafka is not authenticated, and nothing is encrypted (security.protocol plaintext): an attacker on \
+                     the network can read and change the traffic; ssl or sasl_ssl prevents it";
+        for local in ["localhost", "127.0.0.1:9092,[::1]:9092", "PLAINTEXT://localhost:9092/", ":9092", "::1"] {
+            assert_eq!(said(&[&format!("bootstrap.servers={local}")]), [""; 0], "{local}");
+        }
+        for remote in ["kafka", "localhost,10.0.0.1:9092", "PLAINTEXT://kafka:9092", "[fe80::1]:9092"] {
+            assert_eq!(said(&[&format!("bootstrap.servers={remote}")]), [plain], "{remote}");
+        }
+        let login = |mechanism: &str| {
+            let mechanism = format!("sasl.mechanism={mechanism}");
+            let given =
+                [REMOTE, "security.protocol=SASL_PLAINTEXT", "sasl.username=u", "sasl.password=${env:PASSWORD}"];
+            said(&[&given[..], &[mechanism.as_str()]].concat()).concat()
+        };
+        assert!(
+            login("PLAIN").starts_with("Kafka is not") && login("PLAIN").contains("the password included; sasl_ssl")
+        );
+        assert!(
+            login("SCRAM-SHA-512").starts_with("beyond the login, Kafka")
+                && !login("SCRAM-SHA-512").contains("included")
+        );
+        for (switch, words) in [
+            ("enable.ssl.certificate.verification=true", ""),
+            ("enable.ssl.certificate.verification=False", "checks no certificate"),
+            ("consumer.enable.ssl.certificate.verification=false", "checks no certificate"),
+            ("ssl.endpoint.identification.algorithm=https", ""),
+            ("ssl.endpoint.identification.algorithm=none", "any certificate of the authorities"),
+        ] {
+            let notes = said(&[REMOTE, "security.protocol=ssl", switch]);
+            assert_eq!(notes.len(), usize::from(!words.is_empty()), "{switch}: {notes:?}");
+            assert!(notes.iter().all(|note| note.contains(words)), "{switch}: {notes:?}");
+            assert_eq!(said(&["bootstrap.servers=localhost", "security.protocol=ssl", switch]), [""; 0], "{switch}");
+        }
+        let one_side = said(&[REMOTE, "security.protocol=ssl", "producer.security.protocol=plaintext"]);
+        assert_eq!(one_side, [plain], "of the producers alone");
+    }
+
+    #[test]
+    fn store_and_service_of_a_proxy_are_named_unless_they_are_authenticated() {
+        let service = "the service is not authenticated, and nothing is encrypted (http)";
+        let database = "the store's database is not authenticated (sslmode=prefer";
+        let redis = "the store's Redis is not authenticated, and nothing is encrypted (redis)";
+        for (upstream, store, words) in [
+            ("http://127.0.0.1:3000", "embedded: {dir: d}", &[][..]),
+            ("http://[::1]:3000", "redis: {url: 'redis://localhost'}", &[]),
+            ("https://shop.example", "redis: {url: 'rediss://cache'}", &[]),
+            ("https://shop.example", "postgres: {url: 'postgres://u@db/shop?sslmode=verify-full'}", &[]),
+            ("http://10.0.0.1:3000", "embedded: {dir: d}", &[service]),
+            ("http://shop:3000", "postgres: {url: 'postgres://u@db/shop'}", &[service, database]),
+            ("http://localhost:3000", "redis: {url: 'redis://cache:6379/1'}", &[redis]),
+        ] {
+            let text = format!("listen: 127.0.0.1:0\nupstream: {upstream}\nstore: {{{store}}}\n");
+            let notes = of_proxy(&proxy::load_text("proxy.yaml", &text, &Process).unwrap());
+            assert_eq!(notes.len(), words.len(), "{text}: {notes:?}");
+            assert!(notes.iter().zip(words).all(|(note, words)| note.starts_with(words)), "{text}: {notes:?}");
         }
     }
 }
