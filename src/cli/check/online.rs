@@ -177,16 +177,21 @@ const PROXIES: &[&str] = &["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_pro
 
 /// Shows what the brokers can do.
 fn show_abilities(abilities: &Abilities) {
-    let Abilities { asked, silent, data_path, can, without, .. } = abilities;
-    say(format_args!("brokers: {} with {}\n", counted(*asked as u64, "broker"), can.join(", ")));
-    show(&Finding::note(format!("records are read and written {data_path}"), ""));
+    let (line, findings) = told(abilities);
+    say(format_args!("{line}\n"));
+    findings.iter().for_each(show);
+}
+
+/// What the brokers can do, in a line, and what there is to note about it.
+fn told(Abilities { asked, silent, data_path, can, without, .. }: &Abilities) -> (String, Vec<Finding>) {
+    let line = format!("brokers: {} with {}", counted(*asked as u64, "broker"), can.join(", "));
+    let mut findings = vec![Finding::note(format!("records are read and written {data_path}"), "")];
     if !silent.is_empty() {
         let help = "run does not wait for them either; what they can do is known only once they are used";
-        show(&Finding::note(format!("not all brokers have answered: {}", silent.join(", ")), help));
+        findings.push(Finding::note(format!("not all brokers have answered: {}", silent.join(", ")), help));
     }
-    for without in without {
-        show(&Finding::note(without.what.clone(), without.so));
-    }
+    findings.extend(without.iter().map(|without| Finding::note(without.what.clone(), without.so)));
+    (line, findings)
 }
 
 /// Shows a finding to a person.
@@ -199,4 +204,35 @@ fn show(finding: &Finding) {
     let diagnostic = MietteDiagnostic::new(&finding.message).with_severity(severity);
     let diagnostic = if finding.help.is_empty() { diagnostic } else { diagnostic.with_help(finding.help.as_str()) };
     say(format_args!("{}\n", render(&diagnostic, is_colored()).trim_end()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Without;
+
+    #[test]
+    fn brokers_that_are_silent_or_lack_something_are_noted_with_what_follows() {
+        let abilities = Abilities {
+            asked: 2,
+            silent: vec!["b:9092".to_owned(), "c:9092".to_owned()],
+            data_path: "on the wire".to_owned(),
+            can: vec!["transactions", "leader epochs"],
+            without: vec![Without { what: "a lacks DescribeGroups".to_owned(), so: "rights are not known" }],
+            lacking: Vec::new(),
+        };
+        let (line, findings) = told(&abilities);
+        assert_eq!(line, "brokers: 2 brokers with transactions, leader epochs");
+        let notes: Vec<_> = findings.iter().map(|note| (note.message.as_str(), note.help.as_str())).collect();
+        let silent_help = "run does not wait for them either; what they can do is known only once they are used";
+        assert_eq!(
+            notes,
+            [
+                ("records are read and written on the wire", ""),
+                ("not all brokers have answered: b:9092, c:9092", silent_help),
+                ("a lacks DescribeGroups", "rights are not known"),
+            ]
+        );
+        assert!(findings.iter().all(|note| !note.is_refused()));
+    }
 }
