@@ -20,7 +20,7 @@ use super::routes::Pattern;
 use super::settings::{Bounds, Config, KeyUse, Rule};
 use super::upstream::Upstream;
 use super::usage::Bound;
-use crate::http::proxying::{Limit, LogLimit, Share, Shares};
+use crate::http::proxying::{Limit, LogLimit, RecordedByHand, Share, Shares};
 use crate::http::{Body, Guard, Idempotency, Outcome, Own, Peer, Store};
 use crate::observe::{Metrics, OneConnection, RouteMetrics};
 
@@ -148,7 +148,10 @@ impl App {
         } else {
             problem::too_many()
         };
-        if let Some(origin) = origin.filter(|_| response.extensions().get::<Own>().is_some()) {
+        // What says nothing of origins because the service has not answered it.
+        let marks = response.extensions();
+        let is_not_the_services = marks.get::<Own>().is_some() || marks.get::<RecordedByHand>().is_some();
+        if let Some(origin) = origin.filter(|_| is_not_the_services) {
             problem::allow_origin(response.headers_mut(), origin);
         }
         let outcome = response.extensions().get::<Outcome>().copied().unwrap_or(Outcome::Passed).as_str();

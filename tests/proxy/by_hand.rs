@@ -4,11 +4,15 @@ use std::process::Output;
 
 use http_body_util::BodyExt;
 
-use super::client::{Got, begin, charge, send};
+use super::client::{Got, begin, charge, request, send};
 use super::service::{Service, answer};
 use crate::database::Database;
 use crate::program::{Keeps, Room, WAIT};
 use crate::redis_server;
+
+/// A page at another origin, and the header that lets it read an answer.
+const PAGE: &str = "https://shop.example";
+const ALLOW: &str = "access-control-allow-origin";
 
 /// A service that fails the first time that it is run for a key, and then answers with the number of its run.
 async fn failing_at_first() -> Service {
@@ -57,6 +61,10 @@ async fn requests_in_doubt_are_settled(keeps: Keeps) {
     let (room, service) = (Room::new(), failing_at_first().await);
     let proxy = room.start_on(&keeps, &service.url(), "caller: none\non_in_doubt: refuse");
     let ask = async |key: &str| send(proxy.address, charge(key, "{}")).await;
+    let ask_from_page = async |key: &str| {
+        let headers = [("idempotency-key", key), ("content-type", "application/json"), ("origin", PAGE)];
+        send(proxy.address, request("POST", "/charges", &headers, "{}")).await
+    };
     let keys = [key(), key(), key(), key()];
     let mut ids = Vec::new();
     for key in &keys {
@@ -74,6 +82,9 @@ async fn requests_in_doubt_are_settled(keeps: Keeps) {
     let done = ask(&keys[0]).await;
     assert_eq!((done.status(), done.is_replayed()), (200, true));
     assert!(done.text().contains("its answer is not known"), "{}", done.text());
+    assert_eq!(done.header(ALLOW), None, "no page asks");
+    let done = ask_from_page(&keys[0]).await;
+    assert_eq!((done.is_replayed(), done.header(ALLOW), done.header("vary")), (true, Some(PAGE), Some("Origin")));
 
     std::fs::write(room.path().join("answer.json"), r#"{"id": 7}"#).unwrap();
     let known = ["done", "--status", "201", "--body", "answer.json"];
@@ -85,6 +96,7 @@ async fn requests_in_doubt_are_settled(keeps: Keeps) {
     assert_eq!(settled(&room, &keeps, &[&ids[2], "drop"]), format!("{} failed now", was(&ids[2])));
     let dropped = ask(&keys[2]).await;
     assert_eq!((dropped.status(), dropped.problem().as_str()), (409, "urn:ratchet:idempotency:dropped"));
+    assert_eq!(ask_from_page(&keys[2]).await.header(ALLOW), Some(PAGE));
     assert_eq!(
         settled(&room, &keeps, &[&ids[2], "done"]),
         format!("nothing to do: {} is answered already", &ids[2][..12])
@@ -97,6 +109,12 @@ async fn requests_in_doubt_are_settled(keeps: Keeps) {
     );
     let again = ask(&keys[3]).await;
     assert_eq!((again.status(), again.text(), again.is_replayed()), (201, "again", false));
+    let again = ask_from_page(&keys[3]).await;
+    assert_eq!(
+        (again.is_replayed(), again.header(ALLOW)),
+        (true, None),
+        "the service has answered, and allows no page"
+    );
     assert_eq!(
         settled(&room, &keeps, &[&ids[3], "retry"]),
         format!("forgotten: {} was answered, {next}", &ids[3][..12])

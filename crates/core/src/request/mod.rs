@@ -28,7 +28,7 @@ use std::time::Duration;
 pub mod by_hand;
 pub mod entry;
 
-pub use crate::format::request::{Answer, AnswerBody};
+pub use crate::format::request::{Answer, AnswerBody, BY_HAND};
 
 /// Names a request: SHA-256 of who has sent it, its method, its path and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

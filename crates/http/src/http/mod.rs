@@ -79,6 +79,7 @@ pub use time::Surroundings;
 #[doc(hidden)]
 pub mod proxying {
     pub use super::log_limit::LogLimit;
+    pub use super::outcome::RecordedByHand;
     pub use super::problem::INSTANCE;
     pub use super::remembering::{done_answer, dropped_answer};
     pub use super::settings::{

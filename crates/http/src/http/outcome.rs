@@ -102,3 +102,8 @@ pub struct NotRun;
 /// not carried out, or why its response is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Own;
+
+/// Marks a replay of an answer that a person has recorded: it has none of the headers with which the service would have
+/// answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedByHand;

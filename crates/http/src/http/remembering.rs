@@ -13,12 +13,12 @@ use sha2::{Digest, Sha256};
 
 use super::at_work::WorkGuard;
 use super::body::{Body, BodyError};
-use super::outcome::Outcome;
+use super::outcome::{Outcome, RecordedByHand};
 use super::problem;
 use super::serve::Shared;
 use super::shares::Share;
 use crate::format;
-use crate::request::{Answer, AnswerBody, Held};
+use crate::request::{Answer, AnswerBody, BY_HAND, Held};
 
 /// Marks a replayed response; the name is Stripe's.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -72,6 +72,9 @@ pub(super) fn replay(answer: &Answer, share: Share) -> Response<Body> {
     *replayed.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
     *replayed.headers_mut() = headers;
     replayed.extensions_mut().insert(Outcome::Replayed);
+    if answer.headers.iter().any(|(name, _)| name == BY_HAND) {
+        replayed.extensions_mut().insert(RecordedByHand);
+    }
     replayed
 }
 
@@ -86,15 +89,18 @@ pub fn done_answer(status: u16, body: Option<(Bytes, String)>) -> Answer {
         };
         (serde_json::to_vec(&note).map(Bytes::from).unwrap_or_default(), "application/json".to_owned())
     });
-    let headers = vec![(header::CONTENT_TYPE.as_str().to_owned(), Bytes::from(media_type))];
-    Answer { status, headers, body: AnswerBody::Whole(body) }
+    recorded_answer(status, Bytes::from(media_type), body)
 }
 
 /// The response to a request that an operator has recorded as one that was not and will not be carried out.
 pub fn dropped_answer() -> Answer {
-    let headers = vec![(header::CONTENT_TYPE.as_str().to_owned(), Bytes::from_static(problem::MEDIA_TYPE.as_bytes()))];
-    let status = StatusCode::CONFLICT.as_u16();
-    Answer { status, headers, body: AnswerBody::Whole(problem::Problem::Dropped.body()) }
+    let media_type = Bytes::from_static(problem::MEDIA_TYPE.as_bytes());
+    recorded_answer(StatusCode::CONFLICT.as_u16(), media_type, problem::Problem::Dropped.body())
+}
+
+fn recorded_answer(status: u16, media_type: Bytes, body: Bytes) -> Answer {
+    let headers = vec![(header::CONTENT_TYPE.as_str().to_owned(), media_type), (BY_HAND.to_owned(), Bytes::new())];
+    Answer { status, headers, body: AnswerBody::Whole(body) }
 }
 
 /// A body on its way to the client that is a stream, or too large to be remembered: at its end its digest is
