@@ -1,6 +1,7 @@
 //! Goal: whatever one client does, bodies, requests, connections and descriptors are left for others.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::Request;
@@ -166,6 +167,45 @@ async fn without_shares_one_address_may_take_all() {
     let got = by_other(&proxy, request("GET", "/", &[], "")).await;
     assert_eq!((got.status(), got.problem().as_str()), (503, "urn:ratchet:proxy:too-many"));
     assert_eq!(got.header("retry-after"), Some("1"));
+}
+
+/// However much the bounds allow: each stream takes memory of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_carries_a_hundred_requests_at_once() {
+    const ASKED: usize = 250;
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let opens = Arc::clone(&gate);
+    let service = Service::start(move |_| {
+        let gate = Arc::clone(&gate);
+        async move {
+            drop(gate.acquire().await);
+            answer(201, "{}")
+        }
+    })
+    .await;
+    let room = Room::new();
+    let proxy = room.start(&service.url(), "requests_max: 2000\nat_work_max: 2000\nshares: none");
+    let stream = TcpStream::connect(proxy.address).await.unwrap();
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let asked = (0..ASKED).map(|number| {
+        let mut sender = sender.clone();
+        let charge = for_two(charge(&number.to_string(), "{}"));
+        tokio::spawn(async move { sender.send_request(charge).await.unwrap().status() })
+    });
+    let asked: Vec<_> = asked.collect();
+    let start = Instant::now();
+    while service.runs() < 100 {
+        assert!(start.elapsed() < WAIT, "{} are run", service.runs());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(service.runs(), 100, "the others wait at the client");
+    opens.close();
+    for status in futures_util::future::join_all(asked).await {
+        assert_eq!(status.unwrap(), 201);
+    }
+    assert_eq!(service.runs(), ASKED);
 }
 
 /// Each stream without a key has a connection to the service, and takes a descriptor.
