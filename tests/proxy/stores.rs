@@ -89,6 +89,33 @@ fn replaced_password_of_the_store_counts_without_a_restart() {
     });
 }
 
+/// `/readyz` is for more people than the log is.
+#[test]
+fn readiness_names_neither_the_store_nor_its_user() {
+    let (server, database) = (redis_server::Server::start(&["--requirepass s3cret"]), Database::new());
+    let stranger = database.url.replace("postgres@", "mallory@");
+    assert_ne!(stranger, database.url);
+    for (keeps, why) in [
+        (Keeps::Redis(server.url("mallory:wr0ng@")), &["127.0.0.1:", "rejects the user or password"][..]),
+        (Keeps::Postgres(stranger), &["127.0.0.1:", "mallory"]),
+        (Keeps::Postgres("postgresql://mallory:wr0ng@127.0.0.1:1/shop".to_owned()), &["127.0.0.1:1", "mallory"]),
+    ] {
+        run(async {
+            let (room, service) = (Room::new(), Service::counting().await);
+            let proxy = room.start_on(&keeps, &service.url(), "");
+            let line = told_at_the_start(&proxy, "the store does not answer").await.to_string();
+            assert!(why.iter().all(|word| line.contains(word)), "{line}");
+            for path in ["/readyz?verbose", "/readyz"] {
+                let said = page(proxy.metrics, path).await;
+                assert_eq!(said.status(), 503, "{}", said.text());
+                for word in ["127.0.0.1", "mallory", "wr0ng", "shop", "postgres", "redis"] {
+                    assert!(!said.text().contains(word), "{word}: {}", said.text());
+                }
+            }
+        });
+    }
+}
+
 /// The line at the start that says so.
 async fn told_at_the_start(proxy: &Proxy, message: &str) -> serde_json::Value {
     let start = std::time::Instant::now();
