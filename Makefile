@@ -165,7 +165,7 @@ endif
 
 # Goes on after a failure with -k. Some recipes write pages in docs.
 .PHONY: test-all
-test-all: test models sim test-librdkafka bench-stages sim-mistakes bit-flips histories bench-guard calls bounds fuzz cdc brokers kafka-matrix faults soak ## Run every test there is, for hours
+test-all: test deploy-check models sim test-librdkafka bench-stages sim-mistakes bit-flips histories bench-guard calls bounds fuzz cdc brokers kafka-matrix faults soak ## Run every test there is, for hours
 
 .PHONY: models
 models: setup-build ## Search the models of the protocols (RATCHET_MODELS=large for larger worlds)
