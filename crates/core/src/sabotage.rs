@@ -181,3 +181,16 @@ pub fn is_on(act: Sabotage) -> bool {
 pub const fn is_on(_: Sabotage) -> bool {
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documentation_says_how_many_acts_there_are() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dev/simulation.md");
+        let text = std::fs::read_to_string(page).unwrap();
+        let said = format!("{} acts of sabotage are built into the engine", Sabotage::ALL.len());
+        assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(&said), "{page} does not say: {said}");
+    }
+}
