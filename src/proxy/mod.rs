@@ -54,8 +54,8 @@ mod upstream;
 mod usage;
 
 pub use settings::{
-    Bounds, COMMAND_LINE, CommandLineSettings, Config, KINDS, KeyUse, Route, Rule, StoreConfig, load, load_text, schema,
-    to_yaml,
+    Bounds, COMMAND_LINE, CommandLineSettings, Config, KINDS, KeyUse, Route, Rule, StoreConfig, load, load_text,
+    schema, to_yaml,
 };
 
 use app::App;
