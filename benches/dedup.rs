@@ -66,7 +66,7 @@ fn rules(identity: &[&str], version: Option<&str>) -> Arc<Rules> {
     Arc::new(Rules::new(identity, version.map(|of| Version::integer(path(&of)))))
 }
 
-/// The rules of the preset for Debezium's PostgreSQL connector, with the endings' defaults for a topic.
+/// The rules of the preset for Debezium's PostgreSQL connector, with the destinations' defaults for a topic.
 fn debezium() -> Arc<Rules> {
     let file = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("topologies/inventory-cdc.yaml");
     topology::load(&file, &Process).expect("a topology without mistakes").topology.rules

@@ -170,7 +170,7 @@ fn summary(config: &Config) -> String {
     line("listen", &format!("{}{tls}", config.listen));
     line("upstream", &config.upstream.url());
     line("store", &config.store.describe());
-    line("metrics", &config.http.map_or_else(|| "off".to_owned(), |address| address.to_string()));
+    line("metrics", &config.metrics_listen.map_or_else(|| "off".to_owned(), |address| address.to_string()));
     config.routes.iter().for_each(|route| line(route.name(), &promise(route)));
     peers::of_proxy(config).iter().for_each(|note| line("note", note));
     text
@@ -186,7 +186,7 @@ fn promise(route: &Route) -> String {
         KeyUse::Optional => "with a key",
     };
     let kept = show_duration(route.rule.retention);
-    let refusals = route.rule.released.iter().copied().filter(|status| !is_failure(*status));
+    let refusals = route.rule.releasing_statuses.iter().copied().filter(|status| !is_failure(*status));
     let but = match refusals.map(|status| status.as_u16()).collect::<Vec<_>>() {
         none if none.is_empty() => String::new(),
         all if (400..500).all(|status| status == 408 || all.contains(&status)) => ", unless that was 4xx".to_owned(),
@@ -209,7 +209,7 @@ fn doubt(rule: &Rule) -> String {
         }
         OnInDoubt::Refuse => ("refused where nobody knows (at most once)", show_duration(rule.timeout)),
     };
-    let released = rule.released.iter().filter(|status| is_failure(**status));
+    let released = rule.releasing_statuses.iter().filter(|status| is_failure(**status));
     let released: Vec<u16> = released.map(StatusCode::as_u16).collect();
     let but = match rule.on_in_doubt {
         OnInDoubt::Refuse if !released.is_empty() => format!(", but for {},", listed(&released)),

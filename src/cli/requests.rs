@@ -11,7 +11,7 @@ use super::{Failure, inputs};
 use crate::format;
 use crate::http::proxying::INSTANCE;
 use crate::http::request::Error;
-use crate::http::request::by_hand::{Listed, Seen, SeenAs, Settle};
+use crate::http::request::operator::{ListFilter, ListedRequest, RequestStatus, Settle};
 use crate::proxy::{self, CommandLineSettings, Config};
 use crate::yaml::Process;
 
@@ -135,33 +135,33 @@ impl Where {
 }
 
 fn list(args: &ListArgs) -> Result<(), Failure> {
-    let wanted = Listed { begins: String::new(), answered: false, max: LISTED_MAX };
-    let mut seen = args.of.ask(async |store| store.list(&wanted).await)?;
-    if seen.len() == LISTED_MAX {
+    let filter = ListFilter { id_prefix: String::new(), answered: false, max: LISTED_MAX };
+    let mut requests = args.of.ask(async |store| store.list(&filter).await)?;
+    if requests.len() == LISTED_MAX {
         say(format_args!("these are {LISTED_MAX}; there may be more\n"));
     }
-    seen.retain(|seen| seen.state == SeenAs::InDoubt || !args.listing.in_doubt);
-    args.listing.print(&seen, "nothing but what is answered", line, (HEADS, cells))
+    requests.retain(|request| request.state == RequestStatus::InDoubt || !args.listing.in_doubt);
+    args.listing.print(&requests, "nothing but what is answered", line, (HEADS, cells))
 }
 
-fn line(seen: &Seen) -> String {
+fn line(request: &ListedRequest) -> String {
     let line = Line {
-        request: format::hex(&seen.id.0),
-        state: seen.state.as_str(),
-        in_doubt: seen.state == SeenAs::InDoubt,
-        lease_until: seen.lease_until_ms,
-        remembered_until: seen.until_ms,
+        request: format::hex(&request.id.0),
+        state: request.state.as_str(),
+        in_doubt: request.state == RequestStatus::InDoubt,
+        lease_until: request.lease_until_ms,
+        remembered_until: request.until_ms,
     };
     serde_json::to_string(&line).expect("it has no keys but texts")
 }
 
-fn cells(seen: &Seen) -> [String; 4] {
+fn cells(request: &ListedRequest) -> [String; 4] {
     [
-        seen.id.short(),
-        seen.state.as_str().to_owned(),
+        request.id.short(),
+        request.state.as_str().to_owned(),
         // A request in doubt has no holder, even if the last holder's lease would last longer.
-        or_none(seen.lease_until_ms.filter(|_| seen.state != SeenAs::InDoubt).and_then(time)),
-        or_none(time(seen.until_ms)),
+        or_none(request.lease_until_ms.filter(|_| request.state != RequestStatus::InDoubt).and_then(time)),
+        or_none(time(request.until_ms)),
     ]
 }
 
@@ -183,14 +183,14 @@ mod tests {
     use crate::cli::listing::table;
     use crate::http::request::Id;
 
-    fn seen(byte: u8, state: SeenAs) -> Seen {
-        let lease_until_ms = (state != SeenAs::Answered).then_some(1_700_000_000_000);
-        Seen { id: Id([byte; 32]), state, lease_until_ms, until_ms: 1_700_086_400_000 }
+    fn listed(byte: u8, state: RequestStatus) -> ListedRequest {
+        let lease_until_ms = (state != RequestStatus::Answered).then_some(1_700_000_000_000);
+        ListedRequest { id: Id([byte; 32]), state, lease_until_ms, until_ms: 1_700_086_400_000 }
     }
 
     #[test]
     fn requests_stand_in_columns() {
-        let all = [seen(0xab, SeenAs::InDoubt), seen(1, SeenAs::UnderWay)];
+        let all = [listed(0xab, RequestStatus::InDoubt), listed(1, RequestStatus::UnderWay)];
         let expected = "\
 REQUEST       STATE      LEASE UNTIL           REMEMBERED UNTIL
 abababababab  in_doubt   -                     2023-11-15T22:13:20Z
@@ -201,7 +201,7 @@ abababababab  in_doubt   -                     2023-11-15T22:13:20Z
 
     #[test]
     fn scripts_get_the_same() {
-        let read: serde_json::Value = serde_json::from_str(&line(&seen(0xab, SeenAs::InDoubt))).unwrap();
+        let read: serde_json::Value = serde_json::from_str(&line(&listed(0xab, RequestStatus::InDoubt))).unwrap();
         assert_eq!(read["request"], "ab".repeat(32));
         assert_eq!((&read["in_doubt"], &read["lease_until"]), (&true.into(), &1_700_000_000_000_i64.into()));
     }

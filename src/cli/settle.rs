@@ -9,8 +9,8 @@ use super::stderr::say;
 use super::{Failure, inputs};
 use crate::cluster::ErrorKind;
 use crate::dedup::identity::typed::Typed;
-use crate::engine::control::give::{Acknowledgements, Error, settle};
-use crate::format::{ByHand, Outcome};
+use crate::engine::control::settle::{Acknowledgements, Error, settle};
+use crate::format::{ManualDecision, Outcome};
 use crate::record::TopicPartition;
 use crate::words::counted;
 use crate::yaml::units::{duration_ms, show_duration};
@@ -50,7 +50,7 @@ pub struct Args {
 
     /// What has become of it: done, retry or drop
     #[arg(value_name = "AS")]
-    by_hand: ByHand,
+    decision: ManualDecision,
 
     #[command(flatten)]
     inputs: inputs::Inputs,
@@ -76,10 +76,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             "write it as `ratchet effects` shows it, in quotes",
         )
     })?;
-    let answers = settle(&config, topology, (&key, args.by_hand), args.timeout).map_err(failure)?;
-    let said = conclude(&answers, &typed.show(&key), args.by_hand, args.timeout)?;
-    if said.is_found && !answers.unanswered.is_empty() {
-        say(format_args!("{}\n", silence(&answers)));
+    let acknowledgements = settle(&config, topology, (&key, args.decision), args.timeout).map_err(failure)?;
+    let said = conclude(&acknowledgements, &typed.show(&key), args.decision, args.timeout)?;
+    if said.is_found && !acknowledgements.unacknowledged.is_empty() {
+        say(format_args!("{}\n", silence(&acknowledgements)));
     }
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{}", said.line).and_then(|()| stdout.flush()).map_err(|error| Failure::output(&error))
@@ -109,15 +109,20 @@ struct Said {
 }
 
 /// What has come of a command, in a line; a failure if nothing has.
-fn conclude(answers: &Acknowledgements, identity: &str, by_hand: ByHand, waited: Duration) -> Result<Said, Failure> {
-    if !answers.can_answer {
-        let line = format!("given: {identity} is settled as {} by the next run on this folder", by_hand.as_str());
+fn conclude(
+    acknowledgements: &Acknowledgements,
+    identity: &str,
+    decision: ManualDecision,
+    waited: Duration,
+) -> Result<Said, Failure> {
+    if !acknowledgements.can_acknowledge {
+        let line = format!("given: {identity} is settled as {} by the next run on this folder", decision.as_str());
         return Ok(Said { line, is_found: false });
     }
     // What was found, with the partitions where it was.
     let mut found: BTreeMap<String, Vec<&TopicPartition>> = BTreeMap::new();
     let (mut refusing, mut with_steps) = (Vec::new(), Vec::new());
-    for (task, said) in &answers.by_task {
+    for (task, said) in &acknowledgements.by_task {
         let said = match said {
             Ok(said) => said,
             Err(_) => {
@@ -139,7 +144,7 @@ fn conclude(answers: &Acknowledgements, identity: &str, by_hand: ByHand, waited:
             Outcome::Settled => {
                 format!(
                     "settled: {identity} was {was}, and counts as {} now",
-                    if by_hand == ByHand::Done { "done" } else { "failed" }
+                    if decision == ManualDecision::Done { "done" } else { "failed" }
                 )
             }
             Outcome::Forgotten => format!("forgotten: {identity} was {was}, and its next record makes the call"),
@@ -152,12 +157,12 @@ fn conclude(answers: &Acknowledgements, identity: &str, by_hand: ByHand, waited:
             found.into_iter().map(|(words, tasks)| format!("{words} ({})", listed(&tasks))).collect();
         return Ok(Said { line: lines.join("; "), is_found: true });
     }
-    Err(nothing_found(answers, identity, (&refusing, &with_steps), waited))
+    Err(nothing_found(acknowledgements, identity, (&refusing, &with_steps), waited))
 }
 
 /// Why nothing has come of a command: these tasks did not understand it, and these do not do it to what has steps.
 fn nothing_found(
-    answers: &Acknowledgements,
+    acknowledgements: &Acknowledgements,
     identity: &str,
     (refusing, with_steps): (&[&TopicPartition], &[&TopicPartition]),
     waited: Duration,
@@ -177,29 +182,29 @@ fn nothing_found(
             "use the release that the instances run",
         );
     }
-    if !answers.unanswered.is_empty() {
+    if !acknowledgements.unacknowledged.is_empty() {
         let waited = show_duration(waited);
         return Failure::run_with_help(
-            format!("nothing was found within {waited}, and {}", silence(answers)),
+            format!("nothing was found within {waited}, and {}", silence(acknowledgements)),
             "is the topology running, and are all its partitions at work? A call of this identity that is under way is \
              waited for. To give the command again does no harm, unless it is retry",
         );
     }
     Failure::input(
-        format!("nothing is known of {identity} in any of {}", counted(answers.by_task.len(), "partition")),
+        format!("nothing is known of {identity} in any of {}", counted(acknowledgements.by_task.len(), "partition")),
         "write it as `ratchet effects` shows it",
     )
 }
 
 /// Who has not answered.
-fn silence(answers: &Acknowledgements) -> String {
-    let silent: Vec<&TopicPartition> = answers.unanswered.iter().collect();
+fn silence(acknowledgements: &Acknowledgements) -> String {
+    let silent: Vec<&TopicPartition> = acknowledgements.unacknowledged.iter().collect();
     format!(
         "{} of {} have not answered ({}): the command {} stays, and they carry it out once they are at work",
         silent.len(),
-        counted(silent.len() + answers.by_task.len(), "partition"),
+        counted(silent.len() + acknowledgements.by_task.len(), "partition"),
         listed(&silent),
-        answers.id.key()
+        acknowledgements.id.key()
     )
 }
 
@@ -220,21 +225,22 @@ mod tests {
     use super::*;
     use crate::format::{Acknowledgement, CommandId};
 
-    fn answers(said: &[(i32, Outcome, Option<&str>)], silent: &[i32]) -> Acknowledgements {
+    fn acknowledgements(said: &[(i32, Outcome, Option<&str>)], silent: &[i32]) -> Acknowledgements {
         let task = |partition: i32| TopicPartition::new("orders", partition);
         let said = said.iter().map(|&(partition, outcome, was)| {
             (task(partition), Ok(Acknowledgement { outcome, was: was.map(str::to_owned) }))
         });
         let silent = silent.iter().map(|&partition| task(partition)).collect();
-        Acknowledgements { id: CommandId(7), by_task: said.collect(), unanswered: silent, can_answer: true }
+        Acknowledgements { id: CommandId(7), by_task: said.collect(), unacknowledged: silent, can_acknowledge: true }
     }
 
-    fn said(answers: &Acknowledgements, by_hand: ByHand) -> String {
-        conclude(answers, "[\"o-7\"]", by_hand, Duration::from_secs(30)).unwrap().line
+    fn said(acknowledgements: &Acknowledgements, decision: ManualDecision) -> String {
+        conclude(acknowledgements, "[\"o-7\"]", decision, Duration::from_secs(30)).unwrap().line
     }
 
-    fn failed(answers: &Acknowledgements) -> (String, u8) {
-        let failure = conclude(answers, "[\"o-7\"]", ByHand::Done, Duration::from_secs(30)).unwrap_err();
+    fn failed(acknowledgements: &Acknowledgements) -> (String, u8) {
+        let failure =
+            conclude(acknowledgements, "[\"o-7\"]", ManualDecision::Done, Duration::from_secs(30)).unwrap_err();
         match &failure {
             Failure::Run(message) => (message.text().to_owned(), 1),
             Failure::Input(message) => (message.text().to_owned(), 2),
@@ -244,37 +250,45 @@ mod tests {
 
     #[test]
     fn outcome_is_one_line() {
-        let one = answers(&[(0, Outcome::Unknown, None), (3, Outcome::Settled, Some("in_doubt"))], &[]);
-        assert_eq!(said(&one, ByHand::Done), "settled: [\"o-7\"] was in doubt, and counts as done now (orders:3)");
-        assert_eq!(said(&one, ByHand::Drop), "settled: [\"o-7\"] was in doubt, and counts as failed now (orders:3)");
-        let forgotten = answers(&[(1, Outcome::Forgotten, Some("done")), (2, Outcome::Forgotten, Some("done"))], &[]);
+        let one = acknowledgements(&[(0, Outcome::Unknown, None), (3, Outcome::Settled, Some("in_doubt"))], &[]);
         assert_eq!(
-            said(&forgotten, ByHand::Retry),
+            said(&one, ManualDecision::Done),
+            "settled: [\"o-7\"] was in doubt, and counts as done now (orders:3)"
+        );
+        assert_eq!(
+            said(&one, ManualDecision::Drop),
+            "settled: [\"o-7\"] was in doubt, and counts as failed now (orders:3)"
+        );
+        let forgotten =
+            acknowledgements(&[(1, Outcome::Forgotten, Some("done")), (2, Outcome::Forgotten, Some("done"))], &[]);
+        assert_eq!(
+            said(&forgotten, ManualDecision::Retry),
             "forgotten: [\"o-7\"] was done, and its next record makes the call (orders:1, orders:2)"
         );
         // Some are down, but it was found.
-        let already = answers(&[(0, Outcome::Already, Some("done"))], &[1]);
-        assert_eq!(said(&already, ByHand::Drop), "nothing to do: [\"o-7\"] is done already (orders:0)");
+        let already = acknowledgements(&[(0, Outcome::Already, Some("done"))], &[1]);
+        assert_eq!(said(&already, ManualDecision::Drop), "nothing to do: [\"o-7\"] is done already (orders:0)");
     }
 
     #[test]
     fn silence_is_told_from_ignorance() {
-        let (text, code) = failed(&answers(&[(0, Outcome::Unknown, None)], &[1, 2]));
+        let (text, code) = failed(&acknowledgements(&[(0, Outcome::Unknown, None)], &[1, 2]));
         assert_eq!(code, 1);
         let all = ["within 30s", "2 of 3 partitions", "orders:1, orders:2", "stays", "00000007"];
         assert!(all.iter().all(|part| text.contains(part)), "{text}");
-        let (text, code) = failed(&answers(&[(0, Outcome::Unknown, None)], &[]));
+        let (text, code) = failed(&acknowledgements(&[(0, Outcome::Unknown, None)], &[]));
         assert_eq!((text.as_str(), code), ("nothing is known of [\"o-7\"] in any of 1 partition", 2));
-        let (text, code) = failed(&answers(&[(0, Outcome::NotUnderstood, None)], &[1]));
+        let (text, code) = failed(&acknowledgements(&[(0, Outcome::NotUnderstood, None)], &[1]));
         assert_eq!((text.as_str(), code), ("orders:0 did not understand the command", 1));
-        let (text, code) = failed(&answers(&[(0, Outcome::Unknown, None), (1, Outcome::StepsWereDone, None)], &[]));
+        let (text, code) =
+            failed(&acknowledgements(&[(0, Outcome::Unknown, None), (1, Outcome::StepsWereDone, None)], &[]));
         assert!(text.contains("stays as it is (orders:1): a handler's steps") && code == 2, "{text}");
     }
 
     #[test]
     fn folder_of_an_embedded_cluster_is_not_waited_for() {
-        let given = Acknowledgements { can_answer: false, ..answers(&[], &[0]) };
-        assert!(said(&given, ByHand::Retry).contains("settled as retry by the next run"));
+        let given = Acknowledgements { can_acknowledge: false, ..acknowledgements(&[], &[0]) };
+        assert!(said(&given, ManualDecision::Retry).contains("settled as retry by the next run"));
     }
 
     #[test]

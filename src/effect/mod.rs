@@ -164,10 +164,10 @@ pub struct Error {
 pub enum ErrorKind {
     /// A temporary error: a deadlock, a serialization failure, a shutdown, a lost connection, a lock that someone else
     /// holds; a server that is full, slow or loading.
-    Passing,
+    Transient,
     /// A person has to act: a table that does not exist, a missing permission, a wrong password, a syntax error; a
     /// server that is too old.
-    Lasting,
+    Permanent,
 }
 
 /// A topology's sink, shared by all its lanes.
@@ -186,7 +186,7 @@ pub trait Sink: Send + Sync {
 pub trait Session: Send {
     /// Claims the row of a task: raises its epoch, so that no other owner's transaction can write it any more, and
     /// reads it. If there is no row, inserts one if `may_insert`, and returns `None` otherwise. If another open
-    /// transaction locks the row, fails with [`ErrorKind::Passing`] within half a second; connecting may take a few
+    /// transaction locks the row, fails with [`ErrorKind::Transient`] within half a second; connecting may take a few
     /// seconds.
     fn claim(&mut self, key: &RowKey, may_insert: bool) -> Result<Option<ClaimedRow>, Error>;
 

@@ -4,7 +4,7 @@
 //! [`submit`](Calls::submit)s a request once a transaction permits it, and [`take`](Calls::take)s the outcome;
 //! [`super::call`] decides what happens to the call. The driver guarantees:
 //!
-//! - at most as many requests are on the wire as the topology allows, written in the order of their submission
+//! - at most as many requests are in flight as the topology allows, written in the order of their submission
 //! - **the key's window is checked when a request is written to the socket**, even for lanes that have lost their task:
 //!   afterwards nobody can stop the request
 //! - a withdrawn request was certainly not written, and never will be
@@ -42,7 +42,7 @@ pub trait Calls: Send {
     /// ends and is reported as usual.
     fn withdraw(&mut self, number: CallNumber) -> bool;
 
-    /// How many requests are on the wire or about to be: those that can no longer be withdrawn and have not ended.
+    /// How many requests are in flight or about to be: those that can no longer be withdrawn and have not ended.
     fn in_flight(&self) -> usize;
 
     /// Takes the next report of a handler that an attempt runs, if there is one.
@@ -50,9 +50,9 @@ pub trait Calls: Send {
         None
     }
 
-    /// Resumes a handler whose reported steps are committed. Its next step may act from `first_at_ms` on, by the wall
-    /// clock, in milliseconds since the epoch.
-    fn resume_after_commit(&mut self, _number: CallNumber, _first_at_ms: i64) {}
+    /// Resumes a handler whose reported steps are committed. Its next step may act from `first_attempt_at_ms` on, by
+    /// the wall clock, in milliseconds since the epoch.
+    fn resume_after_commit(&mut self, _number: CallNumber, _first_attempt_at_ms: i64) {}
 
     /// The call whose handler occupies the handlers' thread now, and for how long it has.
     fn blocked(&self) -> Option<(CallNumber, Duration)> {
@@ -75,7 +75,7 @@ pub struct Request {
     /// The number of the attempt, from 1.
     pub attempt: u32,
     /// When the call's first attempt may have been written, by the wall clock: milliseconds since the epoch.
-    pub first_at_ms: i64,
+    pub first_attempt_at_ms: i64,
     /// Whether an earlier attempt may have acted beyond what the journal records.
     pub may_have_acted: bool,
     /// The request's payload: the same for each attempt.
@@ -86,9 +86,14 @@ pub struct Request {
 
 impl Request {
     /// A request for an HTTP attempt, before which no attempt may have acted.
-    pub fn for_http(number: CallNumber, attempt: u32, first_at_ms: i64, rendered: Arc<RenderedRequest>) -> Self {
+    pub fn for_http(
+        number: CallNumber,
+        attempt: u32,
+        first_attempt_at_ms: i64,
+        rendered: Arc<RenderedRequest>,
+    ) -> Self {
         let (payload, journal) = (Payload::Http(rendered), Arc::default());
-        Self { number, attempt, first_at_ms, may_have_acted: false, payload, journal }
+        Self { number, attempt, first_attempt_at_ms, may_have_acted: false, payload, journal }
     }
 }
 

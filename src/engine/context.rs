@@ -18,7 +18,7 @@ use crate::topology::{self, Topology};
 use super::capacity::Capacity;
 use super::catalog::Catalog;
 use super::clock::Clock;
-use super::control::view::LatestView;
+use super::control::bounds::LatestBounds;
 use super::held_up::HeldUp;
 use super::ids::Ids;
 use super::limits::Limits;
@@ -68,8 +68,8 @@ pub struct Context {
     pub gate: Option<Arc<dyn Gate>>,
     /// The provider, if forwarded records call one.
     pub provider: Option<Arc<dyn Provider>>,
-    /// The latest view of the commands to its tasks, if the topology calls a provider.
-    pub commands: LatestView,
+    /// The latest bounds of the control topic, if the topology calls a provider.
+    pub control_topic: LatestBounds,
     /// The wakers of its lanes.
     pub wakers: Wakers,
     /// The clock.

@@ -233,10 +233,10 @@ impl LaneGate {
         let (topology, reason) = (&self.topology, &error.message);
         match (error.kind, is_held) {
             _ if !is_due => tracing::debug!(topology, reason, "the gate does not answer"),
-            (ErrorKind::Passing, true) => {
+            (ErrorKind::Transient, true) => {
                 tracing::warn!(topology, reason, "the gate does not answer: records wait for it")
             }
-            (ErrorKind::Lasting, true) => {
+            (ErrorKind::Permanent, true) => {
                 tracing::error!(topology, reason, "the gate cannot be asked: records wait for it")
             }
             (_, false) => tracing::warn!(topology, reason, "the gate does not answer: records go on unasked"),

@@ -135,7 +135,7 @@ fn set_back_by_sink<C: Cluster>(context: &Context, task: &mut Task<C>, attempted
         Cause::Sink(Undone { failed: CommitError::Rejected(_), .. }) => {}
         cause => {
             if let Cause::Sink(Undone { failed: CommitError::Held(error), .. }) = cause
-                && error.kind == effect::ErrorKind::Lasting
+                && error.kind == effect::ErrorKind::Permanent
             {
                 // A transaction with more records may show whether a single record is the cause.
                 quarantine.bisect.end();

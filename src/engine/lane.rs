@@ -28,7 +28,7 @@ use super::transact::Transactor;
 
 mod calls;
 mod control;
-mod ending;
+mod destination;
 mod gated;
 mod group;
 mod hooks;
@@ -40,11 +40,11 @@ mod round;
 mod rows;
 mod sorting;
 
-use ending::Ending;
+use destination::Destination;
 use reports::{Flushes, Reports};
 
-/// The longest wait of an idle lane for records, group events or a wake-up: see [`Lane::rest_wait`].
-const REST_MAX: Duration = Duration::from_millis(250);
+/// The longest wait of an idle lane for records, group events or a wake-up: see [`Lane::common_idle_wait`].
+const IDLE_WAIT_MAX: Duration = Duration::from_millis(250);
 /// How long a lane waits for records if work is due soon.
 const SOON_WAIT: Duration = Duration::from_millis(20);
 /// How long a lane waits if it has restores or isolated tasks to serve.
@@ -104,7 +104,7 @@ pub struct Lane<C: Cluster> {
     tasks: Tasks<C>,
     next_id: TaskId,
     /// Where surviving records go.
-    ending: Ending<C>,
+    destination: Destination<C>,
     pace: Pace,
     batch: C::Batch,
     /// The records of the current batch, by task.
@@ -192,7 +192,7 @@ impl<C: Cluster> Lane<C> {
             names: Names { index, transactional_id, random, isolations: 0 },
             tasks: Tasks::new(),
             next_id: 0,
-            ending: Ending::of(&context, random, now),
+            destination: Destination::of(&context, random, now),
             pace: Pace { round_ended_at: now, commit_began_at: None },
             batch: C::Batch::default(),
             shares: Vec::new(),
@@ -221,7 +221,7 @@ impl<C: Cluster> Lane<C> {
         self.restore_slices()?;
         self.step_isolated();
         self.serve_calls();
-        let commits_anyway = self.ending.commits_each_step();
+        let commits_anyway = self.destination.commits_each_step();
         let is_due = !drained && !commits_anyway && self.is_due();
         if drained || is_due {
             self.advance_past_markers();
@@ -277,7 +277,7 @@ impl<C: Cluster> Lane<C> {
     /// time, and a lane faster than its broker would commit after each fetch response. Lanes with a sink or a provider
     /// commit each batch, and a task that is about to stop does not wait.
     fn awaits_more_records(&self) -> bool {
-        let may_stay_open = self.ending.waits_for_records() && self.transactor.stopping_tasks().is_empty();
+        let may_stay_open = self.destination.waits_for_records() && self.transactor.stopping_tasks().is_empty();
         self.transactor.is_open() && may_stay_open && (self.has_just_committed() || self.member.has_more())
     }
 
@@ -303,18 +303,18 @@ impl<C: Cluster> Lane<C> {
     /// How long a lane without work waits. Records, events of the group, the end of the run and topic changes end the
     /// wait; everything else that becomes due is taken into account here. A lane waits only briefly while it has not
     /// committed all records that it knows of, or does not know the end of its input.
-    fn rest_wait(&self) -> Duration {
+    fn common_idle_wait(&self) -> Duration {
         let sweeps = || self.tasks.values().any(|task| sweep::is_due(&self.context, task, None));
-        if !self.reports.is_at_rest || self.ending.is_busy() || self.flushes.has_pending() || sweeps() {
+        if !self.reports.is_at_rest || self.destination.is_busy() || self.flushes.has_pending() || sweeps() {
             return SOON_WAIT;
         }
-        let deadline = self.ending.next_command_read().min(self.reports.next_gauge());
-        rest_until(deadline, self.context.clock.monotonic())
+        let deadline = self.destination.next_command_read().min(self.reports.next_gauge());
+        idle_wait_until(deadline, self.context.clock.monotonic())
     }
 
     /// How many records are worth reading now.
     fn records_max(&self) -> usize {
-        self.ending.read_limit(self.context.limits.poll_records_max)
+        self.destination.read_limit(self.context.limits.poll_records_max)
     }
 
     fn tasks_in(&self, is_in_phase: impl Fn(&Phase<C>) -> bool) -> Vec<TaskId> {
@@ -323,8 +323,8 @@ impl<C: Cluster> Lane<C> {
 }
 
 /// How long a lane rests until `deadline`. Overdue work cannot be done at present, so the lane tries again soon.
-fn rest_until(deadline: Duration, now: Duration) -> Duration {
-    deadline.saturating_sub(now).clamp(SOON_WAIT, REST_MAX)
+fn idle_wait_until(deadline: Duration, now: Duration) -> Duration {
+    deadline.saturating_sub(now).clamp(SOON_WAIT, IDLE_WAIT_MAX)
 }
 
 #[cfg(test)]
@@ -334,11 +334,11 @@ mod tests {
     #[test]
     fn lane_rests_until_something_is_due_and_never_spins() {
         let [now, soon, late] = [10_000, 10_090, 60_000].map(Duration::from_millis);
-        assert_eq!(rest_until(soon, now), soon - now);
-        assert_eq!(rest_until(late, now), REST_MAX);
+        assert_eq!(idle_wait_until(soon, now), soon - now);
+        assert_eq!(idle_wait_until(late, now), IDLE_WAIT_MAX);
         // For example, commands are overdue in a control topic that cannot be reached.
         for overdue in [Duration::ZERO, now] {
-            assert_eq!(rest_until(overdue, now), SOON_WAIT);
+            assert_eq!(idle_wait_until(overdue, now), SOON_WAIT);
         }
     }
 }

@@ -102,7 +102,7 @@ use budget::Budget;
 use catalog::Catalog;
 use clock::{Clock, SystemClock};
 use context::{Context, Proven, backoff};
-use control::LatestView;
+use control::LatestBounds;
 use disks::Disks;
 use held_up::HeldUp;
 use ids::Ids;
@@ -140,7 +140,7 @@ impl Handlers {
         let Some(function) = self.functions.get(&topology.name) else {
             let message = "it ends in a handler, and this program has none for it: run it by a program of yours \
                            (`ratchet::Worker`)";
-            return Err(effect::Error { kind: effect::ErrorKind::Lasting, message: message.to_owned() });
+            return Err(effect::Error { kind: effect::ErrorKind::Permanent, message: message.to_owned() });
         };
         Ok(rendering::handler(topology, function.clone(), self.database.clone()))
     }
@@ -235,7 +235,7 @@ impl Shared {
             sink,
             gate,
             provider,
-            commands: LatestView::default(),
+            control_topic: LatestBounds::default(),
             wakers: Wakers::default(),
             clock: self.clock.clone(),
         }
@@ -263,7 +263,7 @@ impl Shared {
         let sink = rendering::sink(&topology, self.config.tables_create);
         let drivers = sink.and_then(|sink| Ok((sink, rendering::gate(&topology)?, handlers.provider(&topology)?)));
         let drivers = drivers.map_err(|error| {
-            let may_pass = error.kind == effect::ErrorKind::Passing;
+            let may_pass = error.kind == effect::ErrorKind::Transient;
             Unadmitted::Refused { reason: error.message, may_pass }
         })?;
         former_rules::save(&self.state_dir, &topology);

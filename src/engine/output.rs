@@ -94,7 +94,7 @@ impl<C: Cluster> Outlet<'_, C> {
     ) -> Option<Rejection> {
         let SinkInput { rows: (rows, arena), renderer, explanation } = sink_input;
         let rejected = |message: String| Some(Rejection { reason: Reason::Rejected, message });
-        if let Some(message) = self.work.task.ending.rejection(record.offset) {
+        if let Some(message) = self.work.task.destination.rejection(record.offset) {
             return rejected(format!("the sink refuses what the record causes: {message}"));
         }
         let before = self.share.effects.byte_len();

@@ -14,8 +14,8 @@
 //! The learnt time applies only to records that existed before Kafka was asked: no assumption is made about how any
 //! clock continues.
 //!
-//! **Failure**: after an abort Kafka was not asked, so the record is read and doubted again. If Kafka does not report a
-//! time, the task waits.
+//! **Failure**: after an abort Kafka was not asked, so the record is read and suspected again. If Kafka does not
+//! report a time, the task waits.
 
 use std::time::Duration;
 
@@ -28,16 +28,16 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A record that seems to be from the future: it cannot be judged before Kafka was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Doubt {
+pub struct FutureSuspicion {
     /// Its offset.
     pub offset: i64,
     /// Its timestamp, in milliseconds since the epoch.
     pub timestamp: i64,
-    /// All records below this offset existed when it was doubted.
+    /// All records below this offset existed when the record was judged to be from the future by this host's clock.
     pub known_end: i64,
 }
 
-impl Doubt {
+impl FutureSuspicion {
     /// Records that the partition reaches at least to `end`.
     pub fn extend_to(&mut self, end: i64) {
         self.known_end = self.known_end.max(end);
@@ -63,8 +63,8 @@ struct Waiting {
 /// A task's knowledge of the present time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Present {
-    /// The doubted record before which the last transaction stopped: the next restore asks for Kafka's time.
-    doubt: Option<Doubt>,
+    /// The suspected record before which the last transaction stopped: the next restore asks for Kafka's time.
+    suspicion: Option<FutureSuspicion>,
     kafka_time: Option<KafkaTime>,
     waiting: Option<Waiting>,
 }
@@ -90,21 +90,26 @@ impl Present {
         known.is_some_and(|ms| timestamp > ms.saturating_add(future_max_ms))
     }
 
-    /// Records that the transaction that stopped before a doubted record is committed. Returns how long to wait before
+    /// Called when the transaction that stopped before a suspected record is committed. Returns how long to wait before
     /// asking Kafka, and the disagreement of the clocks, if it is known.
-    pub fn doubt(&mut self, doubt: Doubt, now: Duration, wall_ms: i64) -> (Duration, Option<Disagreement>) {
-        self.doubt = Some(doubt);
+    pub fn suspect_future(
+        &mut self,
+        suspicion: FutureSuspicion,
+        now: Duration,
+        wall_ms: i64,
+    ) -> (Duration, Option<Disagreement>) {
+        self.suspicion = Some(suspicion);
         // Kafka was asked already, and did not confirm that the record is from the future.
-        let Some(kafka_time) = self.kafka_time.filter(|kafka_time| doubt.offset < kafka_time.known_end) else {
+        let Some(kafka_time) = self.kafka_time.filter(|kafka_time| suspicion.offset < kafka_time.known_end) else {
             return (Duration::ZERO, None);
         };
         let logged_at = self.waiting.map(|waiting| waiting.logged_at);
         let is_due = logged_at.is_none_or(|logged_at| now.saturating_sub(logged_at) >= LOG_INTERVAL);
         let logged_at = logged_at.filter(|_| !is_due).unwrap_or(now);
-        self.waiting = Some(Waiting { offset: doubt.offset, logged_at });
+        self.waiting = Some(Waiting { offset: suspicion.offset, logged_at });
         let disagreement = Disagreement {
-            offset: doubt.offset,
-            record_ahead_ms: doubt.timestamp.saturating_sub(wall_ms),
+            offset: suspicion.offset,
+            record_ahead_ms: suspicion.timestamp.saturating_sub(wall_ms),
             kafka_ahead_ms: kafka_time.ms.map(|ms| ms.saturating_sub(wall_ms)),
             is_due,
         };
@@ -113,13 +118,13 @@ impl Present {
 
     /// Whether the next restore has to ask for Kafka's time.
     pub fn needs_kafka_time(&self) -> bool {
-        self.doubt.is_some()
+        self.suspicion.is_some()
     }
 
     /// Records the time that a restore has asked for.
     pub fn learn(&mut self, ms: Option<i64>) {
-        if let Some(doubt) = self.doubt.take() {
-            self.kafka_time = Some(KafkaTime { ms, known_end: doubt.known_end });
+        if let Some(suspicion) = self.suspicion.take() {
+            self.kafka_time = Some(KafkaTime { ms, known_end: suspicion.known_end });
         }
     }
 
@@ -159,11 +164,11 @@ mod tests {
 
     const MAX: i64 = 60;
 
-    /// The state after the record at `offset` was doubted, with all records below `known_end` read, and Kafka was
+    /// The state after the record at `offset` was suspected, with all records below `known_end` read, and Kafka was
     /// asked.
     fn after_asking(offset: i64, known_end: i64, ms: Option<i64>) -> Present {
         let mut present = Present::default();
-        let asked = present.doubt(Doubt { offset, timestamp: 0, known_end }, Duration::ZERO, 0);
+        let asked = present.suspect_future(FutureSuspicion { offset, timestamp: 0, known_end }, Duration::ZERO, 0);
         assert_eq!(asked, (Duration::ZERO, None), "Kafka is asked immediately");
         assert!(present.needs_kafka_time());
         present.learn(ms);
@@ -184,11 +189,11 @@ mod tests {
         let present = after_asking(5, 8, Some(1_000));
         assert!(present.is_future(7, 2_000, MAX));
         assert!(!present.is_future(8, 2_000, MAX));
-        let mut doubt = Doubt { offset: 5, timestamp: 2_000, known_end: 6 };
-        doubt.extend_to(100);
-        doubt.extend_to(50);
+        let mut suspicion = FutureSuspicion { offset: 5, timestamp: 2_000, known_end: 6 };
+        suspicion.extend_to(100);
+        suspicion.extend_to(50);
         let mut present = Present::default();
-        present.doubt(doubt, Duration::ZERO, 0);
+        present.suspect_future(suspicion, Duration::ZERO, 0);
         present.learn(Some(1_000));
         assert!(present.is_future(99, 2_000, MAX) && !present.is_future(100, 2_000, MAX));
     }
@@ -197,18 +202,18 @@ mod tests {
     fn disagreeing_clocks_make_the_task_wait_and_log_at_intervals() {
         for ms in [Some(1_000), None] {
             let mut present = after_asking(5, 6, ms);
-            let mut doubt_again = |at: u64| {
-                let doubt = Doubt { offset: 5, timestamp: 1_010, known_end: 6 };
-                let (wait, disagreement) = present.doubt(doubt, Duration::from_secs(at), 800);
+            let mut suspect_again = |at: u64| {
+                let suspicion = FutureSuspicion { offset: 5, timestamp: 1_010, known_end: 6 };
+                let (wait, disagreement) = present.suspect_future(suspicion, Duration::from_secs(at), 800);
                 present.learn(ms);
                 assert_eq!(wait, WAIT);
                 disagreement.expect("the clocks disagree")
             };
             let expected =
                 Disagreement { offset: 5, record_ahead_ms: 210, kafka_ahead_ms: ms.map(|ms| ms - 800), is_due: true };
-            assert_eq!(doubt_again(10), expected);
-            assert_eq!(doubt_again(15), Disagreement { is_due: false, ..expected });
-            assert_eq!(doubt_again(70), expected);
+            assert_eq!(suspect_again(10), expected);
+            assert_eq!(suspect_again(15), Disagreement { is_due: false, ..expected });
+            assert_eq!(suspect_again(70), expected);
             assert!(!present.pass(5) && present.pass(6) && !present.pass(7), "the wait ends after the record");
         }
     }

@@ -13,7 +13,7 @@ use super::gate::{GateReply, LaneGate, RecordOutcome, known_elsewhere};
 use super::judge::Judge;
 use super::output::{Outlet, SinkInput, description};
 use super::panics::InProgress;
-use super::present::Doubt;
+use super::present::FutureSuspicion;
 use super::resume;
 use super::share::{Share, Stop};
 use super::task::Work;
@@ -118,7 +118,8 @@ fn process_all<C: Cluster>(
         let Some(evaluation) = evaluation else {
             let last = all.last().map_or(record.offset, |&last| batch.record(last).offset);
             let timestamp = record.timestamp.unwrap_or_default();
-            share.stop = Some(Stop::Doubted(Doubt { offset: record.offset, timestamp, known_end: last + 1 }));
+            share.stop =
+                Some(Stop::SeemsFuture(FutureSuspicion { offset: record.offset, timestamp, known_end: last + 1 }));
             break;
         };
         if evaluation.decision.action == Action::Fail {

@@ -336,9 +336,9 @@ fn finish<C: Cluster>(
     task.last.commitment = settled.committed.as_ref().and_then(Commitment::read);
     task.last.group_offset = settled.committed.as_ref().map(|found| found.offset);
     task.last.recorded_token = token;
-    task.ending.drop_claim();
+    task.destination.drop_claim();
     task.present.learn(settled.changelog_time);
-    let skipped = i64::from(sabotage::is_on(Sabotage::HeldSkipped) && task.ending.is_waiting());
+    let skipped = i64::from(sabotage::is_on(Sabotage::HeldSkipped) && task.destination.is_waiting());
     let next = resumption.next + skipped;
     task.committed = Position { next, progress: resumption.progress, calls: resumption.calls };
     task.report.metrics.restore_remaining(0);
@@ -349,7 +349,7 @@ fn finish<C: Cluster>(
             tracing::info!(task = %task.input, next, "task starts afresh");
         }
         // This is logged at each attempt while the task waits for its sink.
-        Origin::Committed if task.ending.is_waiting() => tracing::debug!(task = %task.input, next, "task resumes"),
+        Origin::Committed if task.destination.is_waiting() => tracing::debug!(task = %task.input, next, "task resumes"),
         Origin::Committed => tracing::info!(task = %task.input, next, "task resumes"),
         Origin::Reset if settled.committed.as_ref().is_some_and(|committed| committed.offset < next) => {
             // The start is committed even if no record follows, so that the group's offset exists.

@@ -10,7 +10,7 @@ use crate::format::{Calls, RedoWriter, Token};
 use crate::state::Overlay;
 
 use super::keyless::Keyless;
-use super::present::Doubt;
+use super::present::FutureSuspicion;
 use super::record_log::NotedRecords;
 
 mod tally;
@@ -100,7 +100,7 @@ pub enum Stop {
     /// The task stops there for good, because of an action `fail`, for example.
     Refused(String),
     /// The record seems to be from the future; Kafka's time decides.
-    Doubted(Doubt),
+    SeemsFuture(FutureSuspicion),
     /// The topology's gate has to decide about the record, but does not respond.
     Gated,
 }

@@ -17,17 +17,17 @@ use super::context::Context;
 use super::hold::Applied;
 use super::isolate::IsolatedWork;
 use super::load::Loading;
-use super::present::{Doubt, Present};
+use super::present::{FutureSuspicion, Present};
 use super::redoing::RedoReplay;
 use super::share::{Position, Share, TaskId};
 use super::sweep::Sweep;
 
-mod ending;
+mod destination;
 mod known;
 mod report;
 mod trouble;
 
-pub use ending::TaskEnding;
+pub use destination::TaskDestination;
 use known::{LastTransaction, TaskState, TaskTopics};
 use report::Report;
 use trouble::Trouble;
@@ -114,8 +114,8 @@ pub struct Task<C: Cluster> {
     pub committed: Position,
     /// Its last transaction, and what the group has committed.
     pub last: LastTransaction,
-    /// Its part in the topology's ending.
-    pub ending: TaskEnding,
+    /// Its part in the topology's destination.
+    pub destination: TaskDestination,
     /// How far the sweep has got.
     pub sweep: Sweep,
     /// Its knowledge of the present time.
@@ -146,7 +146,7 @@ impl<C: Cluster> Task<C> {
             state: TaskState::at(context.state_dir.task_dir(&context.topology.name, &input)),
             committed: Position::default(),
             last: LastTransaction::default(),
-            ending: TaskEnding::of(context),
+            destination: TaskDestination::of(context),
             sweep: Sweep::default(),
             present: Present::default(),
             trouble: Trouble::default(),
@@ -185,8 +185,9 @@ impl<C: Cluster> Task<C> {
 
     /// Called when the committed transaction has stopped before a record that seems to be from the future. Returns how
     /// long to wait before Kafka is asked for its time, and logs a disagreement of clocks.
-    pub fn doubt(&mut self, context: &Context, doubt: Doubt) -> Duration {
-        let (wait, disagreement) = self.present.doubt(doubt, context.clock.monotonic(), context.clock.wall_ms());
+    pub fn on_future_suspicion(&mut self, context: &Context, suspicion: FutureSuspicion) -> Duration {
+        let (wait, disagreement) =
+            self.present.suspect_future(suspicion, context.clock.monotonic(), context.clock.wall_ms());
         if let Some(found) = disagreement {
             self.report.set_clock_disagreement(Some(found));
             found.log(&self.input);
@@ -200,7 +201,7 @@ impl<C: Cluster> Task<C> {
         let is_at_work = matches!(self.phase, Phase::Running | Phase::Loading(_));
         let is_at_rest =
             matches!(self.phase, Phase::Running) && end.unwrap_or(self.topics.input_end) <= self.committed.next;
-        let has_more = !is_at_rest && !self.ending.is_waiting();
+        let has_more = !is_at_rest && !self.destination.is_waiting();
         let is_failing = self.trouble.has_failed_too_long(is_at_work, has_more, now);
         self.report.set_failing(is_failing || is_starved);
     }
@@ -211,7 +212,7 @@ impl<C: Cluster> Task<C> {
         self.trouble.may_pass = may_pass;
         self.report.on_stop();
         self.state.store = None;
-        if let Some(sink) = self.ending.sink_mut() {
+        if let Some(sink) = self.destination.sink_mut() {
             sink.wait = None;
         }
         self.set_phase(Phase::Failed);
@@ -269,7 +270,7 @@ impl<C: Cluster> Task<C> {
         self.last.commit_start = false;
         self.last.recorded_token = share.token;
         self.trouble.on_commit(next);
-        self.ending.on_commit(next);
+        self.destination.on_commit(next);
         if self.present.pass(next) {
             tracing::info!(task = %self.input, "clocks agree again: the task continues");
             self.report.set_clock_disagreement(None);

@@ -344,8 +344,8 @@ impl<C: Cluster> Transactor<C> {
         // A commit that fails in this way promises that it will never take effect.
         let is_aborted = matches!(cause, Cause::Cluster(error) if error.kind == ErrorKind::Abort);
         let never_commits = ended && (!end_requested || is_aborted);
-        let is_fit = ended && could_begin && (!end_requested || producer.is_fit()) && undelivered.is_empty();
-        if is_fit || sabotage::is_on(Sabotage::ProducerUsedOn) {
+        let is_usable = ended && could_begin && (!end_requested || producer.is_usable()) && undelivered.is_empty();
+        if is_usable || sabotage::is_on(Sabotage::ProducerUsedOn) {
             producer.take_failures();
             self.producer = Some(producer);
             return AbortOutcome { shares, owner_only, ended: true, never_commits, undelivered, delivered };

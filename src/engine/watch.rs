@@ -98,7 +98,7 @@ fn check_topics<C: Cluster>(
         let Some(topic) = context.topics.get(&input) else { continue };
         let changelog = context.topology.changelog(&input);
         for (name, known) in [(&*input, topic.input_id), (&changelog, topic.changelog_id)] {
-            let found = match cluster.outline_topic(name) {
+            let found = match cluster.describe_topic_briefly(name) {
                 Ok(found) => found,
                 Err(error) => {
                     tracing::debug!(topic = name, reason = %error.message, "topic not checked");

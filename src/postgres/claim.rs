@@ -37,7 +37,7 @@ pub(super) async fn claim(
     connection.request(|pipeline| pipeline.simple((), "commit")).await?;
     match claimed {
         None if may_insert => {
-            Err(Trouble::passing(format!("the row of {key} is being inserted and deleted by others")))
+            Err(Trouble::transient(format!("the row of {key} is being inserted and deleted by others")))
         }
         None => Ok(None),
         Some(row) => Ok(Some(ClaimedRow { former_epoch: row.mark.epoch - 1, row })),
@@ -61,7 +61,7 @@ pub(super) async fn read_marks(connection: &Connection, keys: &[RowKey]) -> Resu
         let number: i32 = row.try_get(0)?;
         let mark = RowMark { epoch: row.try_get(1)?, token: parse_token(row.try_get(2)?)? };
         let slot = usize::try_from(number - 1).ok().and_then(|number| marks.get_mut(number));
-        *slot.ok_or_else(|| Trouble::lasting("the server has returned a row number that was not requested"))? =
+        *slot.ok_or_else(|| Trouble::permanent("the server has returned a row number that was not requested"))? =
             Some(mark);
     }
     Ok(marks)

@@ -8,13 +8,13 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use crate::effect::{Error, ErrorKind};
 
-/// The message for a session that is not the driver's own.
+/// The message for a session that the driver does not have to itself.
 pub(super) const POOLER_MESSAGE: &str = "a connection pooler is in between, which hands out the server's sessions or \
-                                         does not keep their settings, but a lane needs one of its own: name the \
-                                         server itself in the url";
+                                         does not keep their settings, but a lane needs a session of its own: name \
+                                         the server itself in the url";
 
-/// The prefix of a message that ratchet's SQL raises by casting it to a number: the server quotes the text in its
-/// error.
+/// The prefix of messages that ratchet's own SQL raises. The SQL casts the message to a number, which fails, and the
+/// server quotes the message in its error.
 pub(super) const OWN_PREFIX: &str = "ratchet: ";
 
 /// The SQLSTATEs of errors that either the record or the statement may cause: a text that an extension's type cannot
@@ -24,17 +24,17 @@ const DOUBTFUL: [&str; 4] = ["XX000", "42601", "21000", "54001"];
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorClass {
-    /// Transient: the same call may succeed later.
-    Passing,
-    /// Solved by another connection: this one's prepared statements or its server are out of date.
+    /// The same call may succeed later.
+    Transient,
+    /// Solved by another connection: this one has outdated prepared statements, or its server was demoted.
     Reconnect,
     /// The connection is gone.
     Lost,
-    /// Permanent until a person acts.
-    Lasting,
-    /// Caused by the data: if a record called the statement, by the record.
+    /// The same call fails until a person acts.
+    Permanent,
+    /// Caused by the data: for a record's call, by the record.
     Data,
-    /// Caused by the data or by the statement itself: by the record, if another record passes the same statement.
+    /// Caused by the data or by the statement itself: by the data, if the same statement succeeds for another record.
     Doubtful,
 }
 
@@ -44,9 +44,10 @@ pub(super) struct Trouble {
     pub class: ErrorClass,
     /// In lower case, without a full stop; may quote a record, never a secret.
     pub message: String,
-    /// Whether the server has reported it: then neither the statement nor those sent after it have had an effect.
-    pub is_from_server: bool,
-    /// Whether the server's session has ended with it.
+    /// Whether the failed statement and those sent after it certainly had no effect. Only a report of the server makes
+    /// that certain.
+    pub had_no_effect: bool,
+    /// Whether the error has ended the server's session.
     pub is_fatal: bool,
     /// The SQLSTATE, if the server has reported the error.
     pub code: Option<SqlState>,
@@ -54,13 +55,13 @@ pub(super) struct Trouble {
 
 impl Trouble {
     /// An error that is permanent until a person acts.
-    pub fn lasting(message: impl Into<String>) -> Self {
-        Self::new(ErrorClass::Lasting, message.into())
+    pub fn permanent(message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Permanent, message.into())
     }
 
     /// A transient error.
-    pub fn passing(message: impl Into<String>) -> Self {
-        Self::new(ErrorClass::Passing, message.into())
+    pub fn transient(message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Transient, message.into())
     }
 
     /// A lost connection.
@@ -74,7 +75,7 @@ impl Trouble {
     }
 
     fn new(class: ErrorClass, message: String) -> Self {
-        Self { class, message, is_from_server: false, is_fatal: false, code: None }
+        Self { class, message, had_no_effect: false, is_fatal: false, code: None }
     }
 
     /// The error with a prefix that says what failed.
@@ -92,12 +93,12 @@ impl Trouble {
 
     /// Whether a later attempt, or one on another connection, may succeed.
     pub fn may_pass(&self) -> bool {
-        matches!(self.class, ErrorClass::Passing | ErrorClass::Reconnect | ErrorClass::Lost)
+        matches!(self.class, ErrorClass::Transient | ErrorClass::Reconnect | ErrorClass::Lost)
     }
 
     /// The driver's public error.
     pub fn into_error(self) -> Error {
-        let kind = if self.may_pass() { ErrorKind::Passing } else { ErrorKind::Lasting };
+        let kind = if self.may_pass() { ErrorKind::Transient } else { ErrorKind::Permanent };
         Error { kind, message: self.message }
     }
 }
@@ -106,8 +107,8 @@ impl From<Failure> for Trouble {
     fn from(failure: Failure) -> Self {
         if let Some(error) = failure.as_db_error() {
             let code = error.code().code();
-            // These codes mean that the statement's completion is unknown.
-            let is_from_server = !["40003", "08007"].contains(&code);
+            // The other codes of the server mean that the statement was undone; these, that its completion is unknown.
+            let had_no_effect = !["40003", "08007"].contains(&code);
             let class = classify(code, error.routine());
             let mut message = message_of(error);
             // duplicate_prepared_statement: names are unique within a session of the driver's own.
@@ -115,7 +116,7 @@ impl From<Failure> for Trouble {
                 message = format!("{message}: {POOLER_MESSAGE}");
             }
             let code = Some(error.code().clone());
-            return Self { class, message, is_from_server, is_fatal: is_fatal(error), code };
+            return Self { class, message, had_no_effect, is_fatal: is_fatal(error), code };
         }
         if failure.is_closed() {
             return Self::lost("the connection was lost");
@@ -128,9 +129,9 @@ impl From<Failure> for Trouble {
         let io = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
         let class = match io.map(io::Error::kind) {
             // Errors of TLS and of certificates.
-            Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => ErrorClass::Lasting,
+            Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => ErrorClass::Permanent,
             Some(_) => ErrorClass::Lost,
-            None => ErrorClass::Lasting,
+            None => ErrorClass::Permanent,
         };
         Self::new(class, message)
     }
@@ -193,21 +194,23 @@ pub(super) fn classify(code: &str, routine: Option<&str>) -> ErrorClass {
         // A prepared statement that no longer exists; a server that was demoted.
         "26000" | "25006" => ErrorClass::Reconnect,
         // Poolers report a protocol violation for requests that they do not support.
-        "08P01" => ErrorClass::Lasting,
-        "55P03" | "55006" | "57014" | "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04" => ErrorClass::Passing,
-        "XX001" | "XX002" => ErrorClass::Lasting,
+        "08P01" => ErrorClass::Permanent,
+        "55P03" | "55006" | "57014" | "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04" => {
+            ErrorClass::Transient
+        }
+        "XX001" | "XX002" => ErrorClass::Permanent,
         // A row that violates a row-level security policy; a missing grant has the same code.
         "42501" if routine == Some("ExecWithCheckOptions") => ErrorClass::Data,
         // Raised by a trigger or a function; a view's check option; a value too large for its index.
         "P0001" | "P0002" | "P0003" | "P0004" | "44000" | "54000" => ErrorClass::Data,
         _ if DOUBTFUL.contains(&code) => ErrorClass::Doubtful,
         _ => match code.get(..2) {
-            Some("08" | "40" | "53" | "58") => ErrorClass::Passing,
+            Some("08" | "40" | "53" | "58") => ErrorClass::Transient,
             Some("22" | "23") => ErrorClass::Data,
-            Some("F0" | "HV" | "P0" | "54" | "55" | "57" | "72" | "XX") => ErrorClass::Lasting,
+            Some("F0" | "HV" | "P0" | "54" | "55" | "57" | "72" | "XX") => ErrorClass::Permanent,
             // Classes that the SQL standard leaves to implementations and users: a trigger or a function has raised it.
             _ if code.starts_with(|first: char| matches!(first, '5'..='9' | 'I'..='Z')) => ErrorClass::Doubtful,
-            _ => ErrorClass::Lasting,
+            _ => ErrorClass::Permanent,
         },
     }
 }
@@ -220,14 +223,14 @@ mod tests {
     fn sqlstates_have_the_class_of_their_cause() {
         for code in ["40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53100", "53300", "08006", "25P03", "57014"]
         {
-            assert_eq!(classify(code, None), ErrorClass::Passing, "{code}");
+            assert_eq!(classify(code, None), ErrorClass::Transient, "{code}");
         }
         for code in ["22P02", "22001", "22021", "23502", "23503", "23505", "23514", "P0001", "44000"] {
             assert_eq!(classify(code, None), ErrorClass::Data, "{code}");
         }
         for code in ["42P01", "42501", "28P01", "3D000", "0A000", "57P04", "08P01", "XX001", "55000", "54011", "P0000"]
         {
-            assert_eq!(classify(code, None), ErrorClass::Lasting, "{code}");
+            assert_eq!(classify(code, None), ErrorClass::Permanent, "{code}");
         }
         for code in ["XX000", "42601", "21000", "54001", "U0001", "99999", "KX100"] {
             assert_eq!(classify(code, None), ErrorClass::Doubtful, "{code}");
@@ -246,14 +249,15 @@ mod tests {
         for (code, routine) in [("0A000", Some("RevalidateCachedQuery")), ("26000", None), ("25006", None)] {
             assert_eq!(classify(code, routine), ErrorClass::Reconnect, "{code}");
         }
-        for (routine, expected) in [("ExecWithCheckOptions", ErrorClass::Data), ("aclcheck_error", ErrorClass::Lasting)]
+        for (routine, expected) in
+            [("ExecWithCheckOptions", ErrorClass::Data), ("aclcheck_error", ErrorClass::Permanent)]
         {
             assert_eq!(classify("42501", Some(routine)), expected, "{routine}");
         }
     }
 
-    /// The server quotes ratchet's message behind its own; a user's text with the same prefix elsewhere is not
-    /// ratchet's.
+    /// The server quotes ratchet's message after a text of its own. The prefix at another place of the server's message
+    /// comes from a user.
     #[test]
     fn own_message_is_extracted_from_the_servers_message() {
         let server_message = |text: &str| format!("invalid input syntax for type integer: \"{text}\"");

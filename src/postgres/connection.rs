@@ -10,7 +10,7 @@ use super::class::{ErrorClass, POOLER_MESSAGE, Trouble};
 use super::inbox::InboxSql;
 use super::pipeline::{Pipeline, Response, within_timeout};
 use super::positions::RowSql;
-use super::server::{CLOSE_TIMEOUT, ServerInfo, check_server, connect};
+use super::server::{CLOSE_TIMEOUT, SessionInfo, check_server, connect};
 use super::settings::{Settings, Shared};
 use super::sink_tables::{self, Grants};
 use super::statement::{self, Prepared};
@@ -39,7 +39,7 @@ impl Connection {
     pub async fn open(shared: &Shared) -> Result<Self, Trouble> {
         let (client, task, end_reason) = connect(&shared.server, &shared.settings.topology).await?;
         let prepared = within_timeout(async {
-            let ServerInfo { process_id, role } = check_server(&client).await?;
+            let SessionInfo { process_id, role } = check_server(&client).await?;
             let settings = &shared.settings;
             let grants = Grants::for_settings(settings, &role);
             sink_tables::ensure(&client, settings, &grants).await?;
@@ -110,7 +110,7 @@ impl Connection {
         if response.first_value.as_ref() == Some(&self.process_id) {
             Ok(())
         } else {
-            Err(self.mark_broken(Trouble::lasting(POOLER_MESSAGE)))
+            Err(self.mark_broken(Trouble::permanent(POOLER_MESSAGE)))
         }
     }
 

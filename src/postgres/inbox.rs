@@ -58,7 +58,7 @@ impl InboxSql {
             prepared.push(client.prepare(sql).await?);
         }
         let mut prepared = prepared.into_iter();
-        let mut next = || prepared.next().ok_or_else(|| Trouble::lasting("a statement was not prepared"));
+        let mut next = || prepared.next().ok_or_else(|| Trouble::permanent("a statement was not prepared"));
         Ok(Self {
             upsert_newer: next()?,
             insert_new: next()?,
@@ -95,7 +95,7 @@ impl Round<'_> {
             // Identities are mostly returned in the order in which they were sent.
             if self.identities.get(index) != Some(&Some(identity)) {
                 let position = self.identities.binary_search(&Some(identity));
-                index = position.map_err(|_| Trouble::lasting("the inbox returns an identity that was not sent"))?;
+                index = position.map_err(|_| Trouble::permanent("the inbox returns an identity that was not sent"))?;
             }
             is_new[self.records[index]] = true;
             index += 1;

@@ -6,7 +6,7 @@ use tokio_postgres::error::SqlState;
 use super::class::{ErrorClass, Trouble};
 use super::pipeline::within_timeout;
 use super::quoting::{constant, quoted};
-use super::server::{self, ServerInfo};
+use super::server::{self, SessionInfo};
 use super::session::runtime;
 use super::settings::{Settings, Statement};
 use super::sink_tables::{self, Grants, TablesState};
@@ -96,12 +96,12 @@ pub fn rows(settings: &Settings) -> Result<Vec<(RowKey, Row)>, Error> {
     let work = async {
         let (client, _task, _) = server::connect(&shared.server, &shared.settings.topology).await?;
         within_timeout(async {
-            let ServerInfo { role, .. } = server::check_server(&client).await?;
+            let SessionInfo { role, .. } = server::check_server(&client).await?;
             let grants = Grants::for_settings(settings, &role);
             match sink_tables::read_state(&client, &grants).await? {
                 TablesState::Ready => positions::topology_rows(&client, &settings.schema, &settings.topology).await,
                 TablesState::Missing(_) => Ok(Vec::new()),
-                TablesState::OtherFormat(_) => Err(Trouble::lasting("ratchet's own tables are of another release")),
+                TablesState::OtherFormat(_) => Err(Trouble::permanent("ratchet's own tables are of another release")),
             }
         })
         .await
@@ -134,7 +134,7 @@ async fn inspect_database(
     constants: &[Vec<Option<String>>],
     findings: &mut Vec<Finding>,
 ) -> Result<(), Trouble> {
-    let ServerInfo { role, .. } = server::check_server(client).await?;
+    let SessionInfo { role, .. } = server::check_server(client).await?;
     let grants = Grants::for_settings(settings, &role);
     let row = client.query_one("select current_setting('synchronous_commit'), pg_is_in_recovery()", &[]).await?;
     if row.try_get::<_, &str>(0)? == "off" {
@@ -226,7 +226,7 @@ async fn inspect_own_tables(
             });
             Ok(())
         }
-        Err(trouble) if trouble.class == ErrorClass::Lasting => {
+        Err(trouble) if trouble.class == ErrorClass::Permanent => {
             findings.push(Finding::error(trouble.message));
             Ok(())
         }
@@ -269,11 +269,11 @@ async fn inspect_statement(
         Statement::Sql { text, parameters, .. } => (text.clone(), *parameters),
         Statement::Upsert { table, key, columns } => {
             let table = find(table).await?;
-            (table.upsert(key, columns.as_deref()).map_err(Trouble::lasting)?, 2)
+            (table.upsert(key, columns.as_deref()).map_err(Trouble::permanent)?, 2)
         }
         Statement::DeleteRow { table, key } => {
             let table = find(table).await?;
-            (table.delete(key).map_err(Trouble::lasting)?, 2)
+            (table.delete(key).map_err(Trouble::permanent)?, 2)
         }
         Statement::Truncate { table } => {
             let table = find(table).await?;
@@ -281,7 +281,7 @@ async fn inspect_statement(
             if client.query_one(&sql, &[]).await?.try_get(0)? {
                 return Ok(());
             }
-            return Err(Trouble::lasting(format!("this role may not truncate {}", table.name())));
+            return Err(Trouble::permanent(format!("this role may not truncate {}", table.name())));
         }
     };
     match plan(client, &sql, &vec!["null".to_owned(); parameters]).await? {

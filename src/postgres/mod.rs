@@ -68,12 +68,12 @@ impl Postgres {
     /// A sink with these settings. Connects to nothing and opens no file.
     ///
     /// # Errors
-    /// A url that cannot be read, or a statement that cannot be one, [`ErrorKind::Lasting`].
+    /// A url that cannot be read, or a statement that cannot be one, [`ErrorKind::Permanent`].
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        let lasting = |message| Error { kind: ErrorKind::Lasting, message };
-        let server = Server::read(&settings.url).map_err(|error| lasting(error.to_string()))?;
+        let permanent = |message| Error { kind: ErrorKind::Permanent, message };
+        let server = Server::parse(&settings.url).map_err(|error| permanent(error.to_string()))?;
         for (number, statement) in settings.statements.iter().enumerate() {
-            statement::check(statement).map_err(|message| lasting(format!("statement {}: {message}", number + 1)))?;
+            statement::check(statement).map_err(|message| permanent(format!("statement {}: {message}", number + 1)))?;
         }
         Ok(Self { shared: Arc::new(Shared { settings, server }) })
     }

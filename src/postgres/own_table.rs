@@ -32,7 +32,7 @@ pub(super) async fn ensure(
                 "the table {table} is missing; let somebody who may create it run this, with this role's name:\n\
                  create schema if not exists {schema};\n{ddl};\n{rights}"
             );
-            return Err(Trouble::lasting(message).with_context(&trouble.message));
+            return Err(Trouble::permanent(message).with_context(&trouble.message));
         }
     }
     Ok(())

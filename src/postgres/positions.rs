@@ -52,7 +52,7 @@ impl RowSql {
             prepared.push(client.prepare(sql).await?);
         }
         let mut prepared = prepared.into_iter();
-        let mut next = || prepared.next().ok_or_else(|| Trouble::lasting("a statement was not prepared"));
+        let mut next = || prepared.next().ok_or_else(|| Trouble::permanent("a statement was not prepared"));
         Ok(Self { raise_epoch: next()?, insert: next()?, read_marks: next()?, update: next()?, redo: next()? })
     }
 
@@ -101,7 +101,7 @@ fn parse_row(row: &PgRow) -> Result<Row, Trouble> {
 }
 
 pub(super) fn parse_token(text: Option<&str>) -> Result<Option<Token>, Trouble> {
-    text.map(|text| text.parse().map_err(|()| Trouble::lasting(UNREADABLE))).transpose()
+    text.map(|text| text.parse().map_err(|()| Trouble::permanent(UNREADABLE))).transpose()
 }
 
 /// All rows of a topology, of every topic; a redo is represented by an empty one.
@@ -119,7 +119,7 @@ pub(super) async fn topology_rows(
     let topology: Arc<str> = topology.into();
     rows.iter()
         .map(|row| {
-            let id = u128::from_str_radix(row.try_get(6)?, 16).map_err(|_| Trouble::lasting(UNREADABLE))?;
+            let id = u128::from_str_radix(row.try_get(6)?, 16).map_err(|_| Trouble::permanent(UNREADABLE))?;
             let (topic, topic_id) = (Arc::from(row.try_get::<_, &str>(5)?), id.to_be_bytes());
             let key = RowKey { topology: Arc::clone(&topology), topic, topic_id, partition: row.try_get(7)? };
             Ok((key, parse_row(row)?))

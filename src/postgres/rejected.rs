@@ -37,7 +37,7 @@ pub(super) async fn find(connection: &Connection, batch: &Batch<'_>, reason: &st
     match rejected {
         Err(failed) => failed,
         Ok(rejected) if rejected.is_empty() => CommitError::Held(Error {
-            kind: ErrorKind::Passing,
+            kind: ErrorKind::Transient,
             message: format!("the database has refused a record once, but not at the second attempt: {reason}"),
         }),
         Ok(rejected) => CommitError::Rejected(rejected),
@@ -117,7 +117,7 @@ fn attributable(run: &Run<'_>, refusals: &[Option<Refusal>]) -> Result<Vec<Rejec
             let message = format!(
                 "{message}; whether the record or the statement is the cause is known once another record passes it"
             );
-            Err(CommitError::Held(Error { kind: ErrorKind::Lasting, message }))
+            Err(CommitError::Held(Error { kind: ErrorKind::Permanent, message }))
         }
         _ => Ok(rejected),
     }

@@ -91,7 +91,7 @@ impl Requests {
     /// # Errors
     /// What is wrong with the address; never quotes it.
     pub fn new(url: &str, schema: impl Into<String>) -> Result<Self, Error> {
-        let server = Server::read(url).map_err(|error| Error::Refused(format!("the database's address: {error}")))?;
+        let server = Server::parse(url).map_err(|error| Error::Refused(format!("the database's address: {error}")))?;
         let location = Arc::new(TableLocation { server, schema: schema.into() });
         Ok(Self { location, connections: Default::default(), next: AtomicUsize::new(0) })
     }
@@ -143,8 +143,8 @@ fn finish_call<T>(connection: Exchange<'_, StoreConnection, Error>, result: Resu
 fn store_error(trouble: Trouble) -> Error {
     match trouble.class {
         _ if trouble.code == Some(SqlState::DISK_FULL) => Error::Full(trouble.message),
-        ErrorClass::Passing | ErrorClass::Reconnect | ErrorClass::Lost => Error::Unavailable(trouble.message),
-        ErrorClass::Lasting | ErrorClass::Data | ErrorClass::Doubtful => Error::Refused(trouble.message),
+        ErrorClass::Transient | ErrorClass::Reconnect | ErrorClass::Lost => Error::Unavailable(trouble.message),
+        ErrorClass::Permanent | ErrorClass::Data | ErrorClass::Doubtful => Error::Refused(trouble.message),
     }
 }
 
@@ -171,7 +171,7 @@ impl StoreConnection {
             Ok(prepared)
         });
         let Ok([reserve, extend, complete, release, tidy]) = <[Statement; 5]>::try_from(prepared.await?) else {
-            return Err(Trouble::lasting("a statement was not prepared"));
+            return Err(Trouble::permanent("a statement was not prepared"));
         };
         Ok(Self { client, task, reserve, extend, complete, release, tidy })
     }
@@ -194,7 +194,7 @@ impl StoreConnection {
             "taken_over" => Found::Reserved { taken_over: true },
             "answered" => {
                 let answer = Answer::decode(&Bytes::copy_from_slice(row.try_get(1)?));
-                Found::Answered(answer.map_err(|error| Trouble::lasting(error.to_string()))?)
+                Found::Answered(answer.map_err(|error| Trouble::permanent(error.to_string()))?)
             }
             "in_progress" => Found::InProgress,
             "in_doubt" => Found::InDoubt,
@@ -230,7 +230,7 @@ impl StoreConnection {
                 other => return Err(unexpected_outcome(other)),
             });
         }
-        Err(Trouble::passing("the request's row is locked: the service has not committed yet"))
+        Err(Trouble::transient("the request's row is locked: the service has not committed yet"))
     }
 
     async fn release(&self, held: &Held) -> Result<Kept, Trouble> {
@@ -247,7 +247,7 @@ impl StoreConnection {
 
 /// The error for an outcome that this release does not know.
 fn unexpected_outcome(outcome: &str) -> Trouble {
-    Trouble::lasting(format!(
+    Trouble::permanent(format!(
         "a function of the table `request` has returned an unknown outcome, `{outcome}`: run the release that has \
          created it"
     ))
@@ -274,7 +274,7 @@ async fn check_writable(client: &Client) -> Result<(), Trouble> {
     if is_standby {
         let message = "it is a standby, which takes no writes: name the primary in the url, or several hosts and \
                        target_session_attrs=read-write";
-        return Err(Trouble { class: ErrorClass::Reconnect, ..Trouble::passing(message) });
+        return Err(Trouble { class: ErrorClass::Reconnect, ..Trouble::transient(message) });
     }
     Ok(())
 }
@@ -368,7 +368,7 @@ async fn renew_functions(client: &Client, schema: &str) -> Result<(), Trouble> {
             "functions of the table {quoted}.request are missing, or this role may not execute them{reason}; \
              {instruction}:\n{sql}"
         );
-        return Err(Trouble::lasting(message));
+        return Err(Trouble::permanent(message));
     }
     if !is_current {
         tracing::warn!(

@@ -164,7 +164,7 @@ impl<'a> Run<'a> {
     /// Prefixes an error that the server has reported for a record's call with the statement's name.
     fn with_statement_name(&self, kind: RequestKind, trouble: Trouble) -> Trouble {
         match kind {
-            RequestKind::Record(_, number) if trouble.is_from_server && !trouble.is_fatal => {
+            RequestKind::Record(_, number) if trouble.had_no_effect && !trouble.is_fatal => {
                 let statement = self.batch.statements.get(number as usize);
                 match statement {
                     Some(statement) => trouble.with_context(&statement.name),
@@ -193,7 +193,7 @@ impl<'a> Run<'a> {
                 }
             }
             RequestKind::Redo if response.row_count == 0 => {
-                return Err(Trouble::passing("a task's row has disappeared within the transaction"));
+                return Err(Trouble::transient("a task's row has disappeared within the transaction"));
             }
             RequestKind::Row(_) | RequestKind::Bundle(_) | RequestKind::Redo | RequestKind::Commit => {}
         }
@@ -207,16 +207,16 @@ impl<'a> Run<'a> {
             return CommitError::Fenced(self.fenced.clone());
         }
         let trouble = self.trouble.as_ref().map(|(_, trouble)| trouble.clone());
-        let trouble = trouble.unwrap_or_else(|| Trouble::passing("the transaction has stopped without an error"));
+        let trouble = trouble.unwrap_or_else(|| Trouble::transient("the transaction has stopped without an error"));
         CommitError::Held(trouble.into_error())
     }
 
-    /// The number of the statement whose bundle has failed, if its calls have to be executed one by one to find the
-    /// cause.
-    pub fn refused_bundle(&self) -> Option<usize> {
+    /// The number of the statement whose bundle has failed, if the bundle's calls have to be executed one by one to
+    /// find the cause.
+    pub fn refused_bundle_statement(&self) -> Option<usize> {
         match &self.trouble {
             Some((RequestKind::Bundle(statement), trouble)) if self.fenced.is_empty() => {
-                matches!(trouble.class, ErrorClass::Data | ErrorClass::Doubtful | ErrorClass::Lasting)
+                matches!(trouble.class, ErrorClass::Data | ErrorClass::Doubtful | ErrorClass::Permanent)
                     .then_some(*statement)
             }
             _ => None,
@@ -235,7 +235,7 @@ impl<'a> Run<'a> {
 
     /// Whether a record's statement has failed permanently as it was prepared: its table may have been altered since.
     pub fn has_stale_statement(&self) -> bool {
-        matches!(&self.trouble, Some((RequestKind::Record(..), trouble)) if trouble.class == ErrorClass::Lasting)
+        matches!(&self.trouble, Some((RequestKind::Record(..), trouble)) if trouble.class == ErrorClass::Permanent)
     }
 
     /// The answers for the records of a step.

@@ -14,7 +14,7 @@ use crate::tls::Renewed;
 
 /// The oldest release that ratchet is tested with.
 const VERSION_MIN: u32 = 150_000;
-/// The timeout of TLS and of the login, in addition to the time for connecting to each host; also that of the first
+/// How long TLS and the login may take, after the time for connecting to each host. Also the timeout of the first
 /// query.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// `lock_timeout`: how long a statement waits for a lock that another transaction holds.
@@ -23,7 +23,7 @@ const LOCK_TIMEOUT: &str = "5s";
 /// frozen owner can delay its successor for that long.
 const IDLE_TRANSACTION_TIMEOUT: &str = "10s";
 
-/// How long closing a connection waits until the server has been told.
+/// How long closing a connection waits for its task to notify the server.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A client, the task that drives its connection, and the reason why the connection has ended, once it has.
@@ -37,7 +37,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub fn read(url: &str) -> Result<Self, url::Error> {
+    /// Parses a database's address; see [`Target::read`].
+    pub fn parse(url: &str) -> Result<Self, url::Error> {
         let target = Target::read(url)?;
         Ok(Self { tls: tls::connector(&target), target })
     }
@@ -48,9 +49,10 @@ impl Server {
     }
 }
 
+/// Connects, and requests the session's settings.
 pub(super) async fn connect(server: &Server, topology: &str) -> Result<Connected, Trouble> {
     let Server { target, tls } = server;
-    let connector = tls.now().map_err(Trouble::lasting)?;
+    let connector = tls.current().map_err(Trouble::permanent)?;
     let mut config = target.config.clone();
     config.application_name(format!("ratchet {topology}"));
     let options = config.get_options().unwrap_or_default().to_owned();
@@ -61,11 +63,11 @@ pub(super) async fn connect(server: &Server, topology: &str) -> Result<Connected
     ));
     let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
     let host_timeout = config.get_connect_timeout().copied().unwrap_or_default();
-    let wait = host_timeout * u32::try_from(hosts).unwrap_or(u32::MAX) + LOGIN_TIMEOUT;
-    let connecting = tokio::time::timeout(wait, config.connect(MakeRustlsConnect::clone(&connector))).await;
+    let timeout = host_timeout * u32::try_from(hosts).unwrap_or(u32::MAX) + LOGIN_TIMEOUT;
+    let connecting = tokio::time::timeout(timeout, config.connect(MakeRustlsConnect::clone(&connector))).await;
     let connected = match connecting {
         Ok(connected) => connected.map_err(connect_error),
-        Err(_) => Err(Trouble::lost(format!("no connection within {} s", wait.as_secs()))),
+        Err(_) => Err(Trouble::lost(format!("no connection within {} s", timeout.as_secs()))),
     };
     let (client, connection) =
         connected.map_err(|trouble| trouble.with_context(&format!("cannot connect to {}", target.description())))?;
@@ -84,20 +86,20 @@ pub(super) async fn connect(server: &Server, topology: &str) -> Result<Connected
 fn connect_error(error: tokio_postgres::Error) -> Trouble {
     let is_pooler = error.as_db_error().is_some_and(|error| error.message().contains("startup parameter"));
     let trouble = Trouble::from(error);
-    let text = trouble.message.clone();
-    if is_pooler { Trouble::lasting(format!("{POOLER_MESSAGE} (it says: {text})")) } else { trouble }
+    if is_pooler { Trouble::permanent(format!("{POOLER_MESSAGE} (it says: {})", trouble.message)) } else { trouble }
 }
 
-/// The server's process and role of a session.
-pub(super) struct ServerInfo {
+/// A session's process on the server, and its role.
+pub(super) struct SessionInfo {
     /// The process id of the server's backend, as text.
     pub process_id: String,
     /// The session's role.
     pub role: String,
 }
 
-/// Checks the server's version, and that the session has the requested settings.
-pub(super) async fn check_server(client: &Client) -> Result<ServerInfo, Trouble> {
+/// Checks the server's version, and two of the settings that [`connect`] requests: a pooler that drops settings drops
+/// these too.
+pub(super) async fn check_server(client: &Client) -> Result<SessionInfo, Trouble> {
     const QUERY: &str = "select pg_backend_pid(), current_setting('server_version_num'), current_setting('lock_timeout'), \
                          current_setting('idle_in_transaction_session_timeout'), current_user";
     let result = tokio::time::timeout(LOGIN_TIMEOUT, client.simple_query(QUERY)).await;
@@ -107,13 +109,17 @@ pub(super) async fn check_server(client: &Client) -> Result<ServerInfo, Trouble>
         _ => None,
     });
     let text = |column| row.and_then(|row| row.get(column)).unwrap_or_default();
-    let version: u32 = text(1).parse().unwrap_or_default();
+    let version: u32 = text(1)
+        .parse()
+        .map_err(|_| Trouble::permanent(format!("the server reports no readable version: {:?}", text(1))))?;
     if version < VERSION_MIN {
         let (version, minimum) = (version / 10_000, VERSION_MIN / 10_000);
-        return Err(Trouble::lasting(format!("the server is PostgreSQL {version}, ratchet needs {minimum} or later")));
+        return Err(Trouble::permanent(format!(
+            "the server is PostgreSQL {version}; ratchet needs {minimum} or later"
+        )));
     }
     if text(2) != LOCK_TIMEOUT || text(3) != IDLE_TRANSACTION_TIMEOUT {
-        return Err(Trouble::lasting(POOLER_MESSAGE));
+        return Err(Trouble::permanent(POOLER_MESSAGE));
     }
-    Ok(ServerInfo { process_id: text(0).to_owned(), role: text(4).to_owned() })
+    Ok(SessionInfo { process_id: text(0).to_owned(), role: text(4).to_owned() })
 }

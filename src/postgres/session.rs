@@ -73,7 +73,7 @@ pub(super) fn runtime() -> Result<Runtime, Trouble> {
     Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Trouble::passing(format!("no runtime for a connection: {error}")))
+        .map_err(|error| Trouble::transient(format!("no runtime for a connection: {error}")))
 }
 
 /// Removes some identities that are older than the inbox's retention. Returns whether there may be more.

@@ -150,7 +150,7 @@ pub(super) async fn ensure(client: &Client, settings: &Settings, grants: &Grants
             return Ok(());
         }
         return match trouble.class {
-            ErrorClass::Lasting => Err(unusable_tables(&initial_state, grants).with_context(&trouble.message)),
+            ErrorClass::Permanent => Err(unusable_tables(&initial_state, grants).with_context(&trouble.message)),
             _ => Err(trouble.with_context("cannot create ratchet's own tables")),
         };
     }
@@ -193,7 +193,7 @@ fn unusable_tables(state: &TablesState, grants: &Grants<'_>) -> Trouble {
              that has created them"
         ),
     };
-    Trouble::lasting(message)
+    Trouble::permanent(message)
 }
 
 #[cfg(test)]

@@ -80,19 +80,19 @@ pub(super) async fn prepare(
         Statement::Upsert { table, key, columns } => {
             let (table, columns) = (find(table).await?, columns.as_deref());
             bulk_plan = BulkPlan::find(client, &table, Change::Upsert, key, columns).await?;
-            table.upsert(key, columns).map_err(Trouble::lasting)?
+            table.upsert(key, columns).map_err(Trouble::permanent)?
         }
         Statement::DeleteRow { table, key } => {
             let table = find(table).await?;
             bulk_plan = BulkPlan::find(client, &table, Change::Delete, key, None).await?;
-            table.delete(key).map_err(Trouble::lasting)?
+            table.delete(key).map_err(Trouble::permanent)?
         }
         Statement::Truncate { table } => find(table).await?.truncate(),
     };
     let prepared = client.prepare(&sql).await.map_err(|error| prepare_error(error, statement, &sql))?;
     let (has, given, takes_texts) = (prepared.params().len(), statement.parameters(), statement.takes_texts());
     if has != given + usize::from(takes_texts) {
-        return Err(Trouble::lasting(format!("it has {}, but is given {given}", counted(has, "parameter"))));
+        return Err(Trouble::permanent(format!("it has {}, but is given {given}", counted(has, "parameter"))));
     }
     let expect_rows = statement.expect_rows();
     let name = statement.label(number);
@@ -128,7 +128,7 @@ fn prepare_error(error: tokio_postgres::Error, statement: &Statement, sql: &str)
     let mut trouble = Trouble::from(error);
     if trouble.class == ErrorClass::Data {
         // For example, a constant that cannot be read: no record is the cause.
-        trouble.class = ErrorClass::Lasting;
+        trouble.class = ErrorClass::Permanent;
     }
     if let (Some(position), Statement::Sql { text, .. }) = (position, statement) {
         // The position counts characters of the sent SQL, from 1.

@@ -65,8 +65,10 @@ impl Database {
     /// # Errors
     /// What is wrong with the address; never quotes it.
     pub fn new(url: &str) -> Result<Self, Error> {
-        let server = Server::read(url)
-            .map_err(|error| Error { kind: ErrorKind::Lasting, message: format!("the database's address: {error}") })?;
+        let server = Server::parse(url).map_err(|error| Error {
+            kind: ErrorKind::Permanent,
+            message: format!("the database's address: {error}"),
+        })?;
         let (server, schema) = (Arc::new(server), "ratchet".to_owned());
         Ok(Self { server, schema, connections: CONNECTIONS, kept: RETENTION })
     }
@@ -213,7 +215,7 @@ impl Pool {
                     None => {
                         let message =
                             "the step's row has no outcome: a statement of the step has committed the transaction";
-                        return Err(Trouble::lasting(message));
+                        return Err(Trouble::permanent(message));
                     }
                 },
             };
@@ -239,7 +241,7 @@ impl Pool {
         // Fails if `act` has ignored an error of the database: then nothing is committed.
         let update = format!("update {table} set result = $2, rejected = $3 where key = $1");
         if transaction.execute(&update, &[&key, &result, &rejected]).await? != 1 {
-            return Err(Trouble::lasting("the step's own row is missing: a step must not change the table `step`"));
+            return Err(Trouble::permanent("the step's own row is missing: a step must not change the table `step`"));
         }
         transaction.0.commit().await?;
         Ok(Ok(outcome))

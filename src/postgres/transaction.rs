@@ -1,7 +1,9 @@
-//! One transaction: the rows' updates, the inbox, the effects, COMMIT.
+//! One transaction: the rows' updates, the writes to the inbox, the effects, COMMIT. The inbox (`inbox`) is a table
+//! with a row for each identity, by which records are recognised whose effects were carried out before.
 //!
-//! Calls are sent in pieces, and several calls as one piece where the effect is the same (`bundle`). If a piece of
-//! several calls is refused, it is unknown which call is the cause, so the transaction is attempted again call by call.
+//! Calls are sent in pieces: several calls become one piece if that does not change their effect (`bundle`). If a piece
+//! of several calls is refused, it is unknown which call is the cause, so the transaction is attempted again call by
+//! call.
 //!
 //! Every request is sent as early as possible. Only two kinds of responses are awaited: the inbox's, if there is an
 //! inbox, before the effects, and the counts of the rows' updates before COMMIT. Responses arrive in the order of the
@@ -23,11 +25,11 @@ use crate::effect::{CommitError, Error, RedoBuilder, Rejected, Step};
 
 /// The maximum number of pending requests.
 const PENDING_MAX: usize = 4_096;
-/// The number of calls after which the written requests are flushed, so that the server starts while the rest is
-/// written.
-const RECORDS_PER_FLUSH: usize = 64;
-/// COMMIT behind a query that fails if the transaction has failed, which reveals the failure. A bare COMMIT would then
-/// roll back and report success.
+/// The number of calls after which the task yields, so that the connection sends their requests, and the server starts
+/// while the rest is prepared.
+const CALLS_PER_YIELD: usize = 64;
+/// COMMIT, preceded by a query. If the transaction has failed, the query fails too, COMMIT is not executed, and so the
+/// failure is reported. A bare COMMIT would roll back and report success.
 const COMMIT: &str = "select 1; commit";
 
 /// Commits one transaction.
@@ -48,37 +50,37 @@ pub(super) async fn commit(
         early_redos = (0..steps.len()).map(|step| redos.redo(step, &[])).collect();
     }
     let pieces = bundle::bundle_calls(&connection.client, &batch).await;
-    let mut failure = attempt(connection, &batch, &pieces, &early_redos, redos).await.err();
-    if let Some(statement) = failure.as_ref().and_then(|failure| failure.refused_bundle) {
+    let mut failure = try_commit(connection, &batch, &pieces, &early_redos, redos).await.err();
+    if let Some(statement) = failure.as_ref().and_then(|failure| failure.refused_bundle_statement) {
         // Nothing was committed, and a bundle's error does not identify a record.
-        failure = attempt(connection, &batch, &bundle::single_calls(&batch), &early_redos, redos).await.err();
+        failure = try_commit(connection, &batch, &bundle::single_calls(&batch), &early_redos, redos).await.err();
         if let (None, Some(plan)) = (&failure, &statements[statement].bulk_plan) {
             plan.disable();
         }
     }
-    let Some(AttemptFailure { failed, refusal, has_stale_statement, .. }) = failure else { return Ok(()) };
+    let Some(AttemptFailure { error, refusal, has_stale_statement, .. }) = failure else { return Ok(()) };
     if has_stale_statement {
         // An error of preparing the statement again is returned now, as it would be at the next attempt.
         connection.reprepare_statements(&shared.settings).await.map_err(held)?;
     }
     match refusal {
         Some(reason) => Err(find_refused_records(connection, shared, steps, &reason).await),
-        None => Err(failed),
+        None => Err(error),
     }
 }
 
 /// The failure of an attempt.
 struct AttemptFailure {
-    failed: CommitError,
+    error: CommitError,
     /// The number of the statement whose bundle has to be executed call by call.
-    refused_bundle: Option<usize>,
-    /// The error for a record that is refused, or may be.
+    refused_bundle_statement: Option<usize>,
+    /// The error's message if the attempt failed at a record that is refused or may be refused.
     refusal: Option<String>,
     has_stale_statement: bool,
 }
 
 /// Attempts the transaction once. A failed attempt is rolled back, unless it may have been committed.
-async fn attempt(
+async fn try_commit(
     connection: &Connection,
     batch: &Batch<'_>,
     pieces: &[Piece<'_>],
@@ -97,21 +99,26 @@ async fn attempt(
             commit_run(&mut run, &late_redos).await
         }
         Ok(()) => commit_run(&mut run, &[]).await,
-        Err(failed) => Err(failed),
+        Err(error) => Err(error),
     };
-    let Err(failed) = committed else { return Ok(()) };
-    if matches!(failed, CommitError::Unknown(_)) {
-        return Err(AttemptFailure { failed, refused_bundle: None, refusal: None, has_stale_statement: false });
+    let Err(error) = committed else { return Ok(()) };
+    if matches!(error, CommitError::Unknown(_)) {
+        return Err(AttemptFailure {
+            error,
+            refused_bundle_statement: None,
+            refusal: None,
+            has_stale_statement: false,
+        });
     }
     let refusal = run.refused_record().map(|(_, trouble)| trouble.message.clone());
-    let (refused_bundle, has_stale_statement) = (run.refused_bundle(), run.has_stale_statement());
+    let (refused_bundle_statement, has_stale_statement) = (run.refused_bundle_statement(), run.has_stale_statement());
     drop(run);
     connection.roll_back().await;
-    Err(AttemptFailure { failed, refused_bundle, refusal, has_stale_statement })
+    Err(AttemptFailure { error, refused_bundle_statement, refusal, has_stale_statement })
 }
 
-/// Finds the refused records, by statements that are prepared again: a table's types may have been altered, and
-/// statements prepared before would use the old ones.
+/// Finds the refused records. The statements are prepared again before: a table's types may have been altered, and the
+/// former statements would still use the old types.
 async fn find_refused_records(
     connection: &Connection,
     shared: &Shared,
@@ -127,13 +134,13 @@ async fn find_refused_records(
 /// Executes everything before COMMIT.
 async fn execute<'a>(run: &mut Run<'a>, pieces: &[Piece<'a>], redos: &'a [Vec<u8>]) -> Result<(), CommitError> {
     run.begin(redos).await?;
-    let mut unflushed = 0;
+    let mut calls_since_yield = 0;
     for piece in pieces {
-        unflushed += run.send_piece(piece);
+        calls_since_yield += run.send_piece(piece);
         if run.pipeline.len() > PENDING_MAX {
             run.drain_to(PENDING_MAX / 2).await?;
-        } else if unflushed >= RECORDS_PER_FLUSH {
-            unflushed = 0;
+        } else if calls_since_yield >= CALLS_PER_YIELD {
+            calls_since_yield = 0;
             yield_now().await;
         }
     }
@@ -141,7 +148,7 @@ async fn execute<'a>(run: &mut Run<'a>, pieces: &[Piece<'a>], redos: &'a [Vec<u8
     if awaits_all { run.drain_to(0).await } else { run.await_row_updates().await }
 }
 
-/// Writes the redos that depend on the records' answers, and commits.
+/// Writes the redos that depend on the records' answers (`redos` is empty if none does), and commits.
 async fn commit_run<'a>(run: &mut Run<'a>, redos: &'a [Vec<u8>]) -> Result<(), CommitError> {
     for (step, redo) in run.batch.steps.iter().zip(redos) {
         let (statement, values) = run.connection.rows.redo(step, redo);
@@ -151,15 +158,17 @@ async fn commit_run<'a>(run: &mut Run<'a>, redos: &'a [Vec<u8>]) -> Result<(), C
         run.drain_to(0).await?;
     }
     run.pipeline.simple(RequestKind::Commit, COMMIT);
-    let Err(failed) = run.drain_to(0).await else { return Ok(()) };
-    let Some((kind, trouble)) = &run.trouble else { return Err(failed) };
-    let is_certain = trouble.is_from_server && !(*kind == RequestKind::Commit && trouble.is_fatal);
-    let unknown = |message| CommitError::Unknown(Error { kind: crate::effect::ErrorKind::Passing, message });
+    let Err(error) = run.drain_to(0).await else { return Ok(()) };
+    let Some((kind, trouble)) = &run.trouble else { return Err(error) };
+    // Nothing was committed if a request was not sent: COMMIT is the last one. Nor was anything if the server has
+    // reported an error, except that an error of COMMIT that ends the session may have occurred after the commit
+    // itself.
+    let has_server_refused = trouble.had_no_effect && !(*kind == RequestKind::Commit && trouble.is_fatal);
+    let is_surely_uncommitted = run.pipeline.has_unsent || has_server_refused;
+    let unknown = |message| CommitError::Unknown(Error { kind: crate::effect::ErrorKind::Transient, message });
     match (kind, trouble.class) {
-        // Nothing was committed if the server has reported an error before COMMIT. An error of COMMIT that ends the
-        // session may have occurred after the commit itself.
-        _ if !is_certain && !run.pipeline.has_unsent => Err(unknown(trouble.message.clone())),
-        // A deferred constraint, or a deferred trigger: the statements themselves have passed.
+        _ if !is_surely_uncommitted => Err(unknown(trouble.message.clone())),
+        // A deferred constraint or a deferred trigger has failed: the statements themselves have succeeded.
         (RequestKind::Commit, class) if class == ErrorClass::Data || trouble.is_user_defined() => {
             match run.batch.records.as_slice() {
                 &[(step, effect)] => {
@@ -168,6 +177,6 @@ async fn commit_run<'a>(run: &mut Run<'a>, redos: &'a [Vec<u8>]) -> Result<(), C
                 _ => Err(CommitError::Refused(trouble.message.clone())),
             }
         }
-        _ => Err(failed),
+        _ => Err(error),
     }
 }

@@ -127,7 +127,8 @@ pub(super) fn name_parts(name: &str) -> Result<Vec<String>, String> {
 impl Table {
     /// Reads a table from the catalog. If `has_text_decimals`, every text in a column of numbers is a number.
     pub async fn find(client: &Client, name: &str, has_text_decimals: bool) -> Result<Self, Trouble> {
-        let quoted_name: Vec<_> = name_parts(name).map_err(Trouble::lasting)?.iter().map(|part| quoted(part)).collect();
+        let quoted_name: Vec<_> =
+            name_parts(name).map_err(Trouble::permanent)?.iter().map(|part| quoted(part)).collect();
         let sql = "select a.attname::text, format_type(a.atttypid, a.atttypmod), a.attidentity = 'a', \
                    case when a.attidentity = '' then pg_get_expr(d.adbin, d.adrelid) \
                    else format('nextval(%L::regclass)', pg_get_serial_sequence($1::text, a.attname::text)) end, \
@@ -159,7 +160,7 @@ impl Table {
         let Some(first) = rows.first() else {
             let message =
                 format!("there is no table {name}, or none that this role sees; names are taken as they are written");
-            return Err(Trouble { code: Some(SqlState::UNDEFINED_TABLE), ..Trouble::lasting(message) });
+            return Err(Trouble { code: Some(SqlState::UNDEFINED_TABLE), ..Trouble::permanent(message) });
         };
         let name = format!("{}.{}", quoted(first.try_get(6)?), quoted(first.try_get(7)?));
         let column = |row: &tokio_postgres::Row| {

@@ -11,14 +11,14 @@ use tokio::time::Instant;
 use crate::effect::call::AttemptOutcome;
 use crate::effect::provider::{AttemptEnd, Body, CallNumber, Request};
 
-/// The requests that are neither claimed nor withdrawn yet. Each is either claimed by the thread, which then sends it,
-/// or withdrawn by the lane; never both.
+/// The requests that neither the driver's thread has taken nor the lane has withdrawn. Each is either taken by the
+/// thread, which then sends it, or withdrawn by the lane; never both.
 #[derive(Default)]
 pub(in crate::provider) struct UnwrittenRequests {
     /// Each call's current ticket: a withdrawn attempt may still be queued when the next attempt of its call arrives.
     tickets: Mutex<HashMap<CallNumber, u64>>,
-    /// How many requests were claimed and have not ended.
-    claimed: AtomicUsize,
+    /// How many requests were taken and have not ended.
+    taken: AtomicUsize,
 }
 
 impl UnwrittenRequests {
@@ -26,27 +26,27 @@ impl UnwrittenRequests {
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn claim(&self, number: CallNumber, ticket: u64) -> bool {
+    fn take(&self, number: CallNumber, ticket: u64) -> bool {
         let mut tickets = self.tickets();
         let is_current = tickets.get(&number) == Some(&ticket);
         if is_current {
             tickets.remove(&number);
-            self.claimed.fetch_add(1, Ordering::Relaxed);
+            self.taken.fetch_add(1, Ordering::Relaxed);
         }
         is_current
     }
 
-    /// Counts a claimed request as ended.
-    fn end_claimed(&self) {
-        self.claimed.fetch_sub(1, Ordering::Relaxed);
+    /// Counts a taken request as ended.
+    fn end_taken(&self) {
+        self.taken.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many requests were claimed and have not ended.
+    /// How many requests were taken and have not ended.
     pub fn in_flight(&self) -> usize {
-        self.claimed.load(Ordering::Relaxed)
+        self.taken.load(Ordering::Relaxed)
     }
 
-    /// Withdraws a request. Returns whether it was still unclaimed: if so, the thread cannot claim it any more.
+    /// Withdraws a request. Returns whether the thread had not taken it yet: if so, the thread cannot take it any more.
     pub fn withdraw(&self, number: CallNumber) -> bool {
         self.tickets().remove(&number).is_some()
     }
@@ -55,10 +55,10 @@ impl UnwrittenRequests {
 /// The stage of a request.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// Not claimed: the lane may still withdraw it.
-    Unclaimed,
-    /// Claimed by the thread: nothing of the request was sent.
-    Claimed,
+    /// The thread has not taken it: the lane may still withdraw it.
+    Withdrawable,
+    /// Taken by the thread: nothing of the request was sent.
+    Taken,
     /// Handed to a connection or to a handler at this time: it may have acted since.
     Sent(Instant),
     /// Its outcome was reported, or it was withdrawn.
@@ -90,7 +90,7 @@ impl Job {
             ticket,
             unwritten: Arc::clone(unwritten),
             attempt_ends: attempt_ends.clone(),
-            stage: Stage::Unclaimed,
+            stage: Stage::Withdrawable,
         }
     }
 
@@ -101,24 +101,24 @@ impl Job {
 
     /// Whether it was withdrawn.
     pub fn is_withdrawn(&self) -> bool {
-        matches!(self.stage, Stage::Unclaimed)
+        matches!(self.stage, Stage::Withdrawable)
             && self.unwritten.tickets().get(&self.request.number) != Some(&self.ticket)
     }
 
-    /// Claims the request for the thread, unless it was withdrawn. Returns whether it is claimed: then it cannot be
-    /// withdrawn any more.
-    pub fn claim(&mut self) -> bool {
-        if matches!(self.stage, Stage::Unclaimed) {
-            let is_claimed = self.unwritten.claim(self.request.number, self.ticket);
-            self.stage = if is_claimed { Stage::Claimed } else { Stage::Ended };
+    /// Takes the request for the thread, unless the lane has withdrawn it. Returns whether the thread has it: then it
+    /// cannot be withdrawn any more.
+    pub fn take_from_lane(&mut self) -> bool {
+        if matches!(self.stage, Stage::Withdrawable) {
+            let is_taken = self.unwritten.take(self.request.number, self.ticket);
+            self.stage = if is_taken { Stage::Taken } else { Stage::Ended };
         }
         !matches!(self.stage, Stage::Ended)
     }
 
     /// Records that the request may act from now on, for example because a connection gets it. Returns the current
     /// time.
-    pub fn mark_written(&mut self) -> Instant {
-        debug_assert!(matches!(self.stage, Stage::Claimed), "a request is claimed before it is sent");
+    pub fn mark_may_act(&mut self) -> Instant {
+        debug_assert!(matches!(self.stage, Stage::Taken), "a request is taken before it is sent");
         let now = Instant::now();
         self.stage = Stage::Sent(now);
         now
@@ -126,7 +126,7 @@ impl Job {
 
     /// Records that the connection has given the request back without writing a byte of it.
     pub fn mark_given_back(&mut self) {
-        self.stage = Stage::Claimed;
+        self.stage = Stage::Taken;
     }
 
     /// Reports that nothing of the request was sent.
@@ -136,15 +136,15 @@ impl Job {
 
     /// Ends the attempt without a report: its lane learns of the end in another way.
     pub fn silence(mut self) {
-        if self.claim() {
+        if self.take_from_lane() {
             self.stage = Stage::Ended;
-            self.unwritten.end_claimed();
+            self.unwritten.end_taken();
         }
     }
 
     /// Reports the attempt's outcome, unless the attempt was withdrawn.
     pub fn report(&mut self, outcome: AttemptOutcome, body: Body, message: Option<String>) {
-        if !self.claim() {
+        if !self.take_from_lane() {
             return;
         }
         let duration = match self.stage {
@@ -152,7 +152,7 @@ impl Job {
             _ => Duration::ZERO,
         };
         self.stage = Stage::Ended;
-        self.unwritten.end_claimed();
+        self.unwritten.end_taken();
         let Request { number, attempt, .. } = self.request;
         // If the lane is gone, nobody receives this.
         let _ = self.attempt_ends.send(AttemptEnd { number, attempt, outcome, body, message, duration });
@@ -164,7 +164,7 @@ impl Drop for Job {
         let outcome = match self.stage {
             Stage::Ended => return,
             Stage::Sent(_) => AttemptOutcome::Lost,
-            Stage::Unclaimed | Stage::Claimed => AttemptOutcome::NotSent,
+            Stage::Withdrawable | Stage::Taken => AttemptOutcome::NotSent,
         };
         self.report(outcome, Body::None, Some("the thread that makes the calls has ended".to_owned()));
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The bucket's capacity, as the time in which it fills. It holds at least one token, however low the rate.
+/// The time in which an empty bucket fills: its capacity is the rate times this, but at least one token.
 const BURST_SECONDS: f64 = 0.1;
 
 /// A token bucket that fills at a rate.
@@ -33,12 +33,12 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: no interval has more requests than the rate allows, and a pause saves up at most a tenth of a second's
-    //! tokens.
+    //! Goal: an interval has at most the requests that the rate allows in it, plus one full bucket. A pause fills the
+    //! bucket at most to its capacity.
 
     use super::*;
 
-    /// The times, in seconds, at which requests that all wait from the start are sent.
+    /// The send times, in seconds, of requests that all wait from the start on.
     fn send_times(per_second: f64, count: usize) -> Vec<f64> {
         let (mut bucket, mut now) = (Bucket::new(per_second, Duration::ZERO), Duration::ZERO);
         let send_time = || {
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn rate_is_never_exceeded() {
+    fn sent_requests_never_exceed_the_rate_and_one_bucket() {
         for per_second in [0.5, 3.0, 100.0, 5_000.0] {
             let send_times = send_times(per_second, 1_000);
             for (number, sent_at) in send_times.iter().enumerate() {

@@ -79,8 +79,9 @@ impl App {
         };
         let layer = Idempotency::shared(Arc::clone(store)).store_wait(config.store_wait);
         // Where the proxy sets the host, the service is the same whichever host clients name.
-        let layer = layer.scope(config.scope.clone()).by_host(!config.sets_host);
-        let layer = layer.at_work_max(config.bounds.at_work_max).bodies_bytes_max(config.bounds.bodies_bytes_max);
+        let layer = layer.scope(config.service.clone()).by_host(!config.sets_host);
+        let layer =
+            layer.at_work_max(config.bounds.keyed_requests_max).bodies_bytes_max(config.bounds.bodies_bytes_max);
         let unread_bodies = Arc::new((LogLimit::default(), Instant::now()));
         let routes = config.routes.iter().map(|route| {
             let metrics = metrics.route(route.name());
@@ -101,11 +102,11 @@ impl App {
 
     /// The bounds on requests and their bodies.
     pub fn bounds(&self) -> [Bound; 3] {
-        let Bounds { requests_max, at_work_max, bodies_bytes_max, .. } = self.bounds;
+        let Bounds { requests_max, keyed_requests_max, bodies_bytes_max, .. } = self.bounds;
         let [at_work, bodies] = self.layer.shares();
         [
             Bound::new("requests_max", requests_max, &self.requests, &self.metrics),
-            Bound::new("at_work_max", at_work_max, at_work, &self.metrics),
+            Bound::new("at_work_max", keyed_requests_max, at_work, &self.metrics),
             Bound::new("bodies_bytes_max", bodies_bytes_max, bodies, &self.metrics),
         ]
     }
@@ -216,7 +217,7 @@ fn apply_rule(layer: Idempotency, rule: &Rule) -> Idempotency {
         .answer_bytes_max(rule.answer_bytes_max)
         .on_store_down(rule.on_store_down)
         .on_in_doubt(rule.on_in_doubt)
-        .released(rule.released.iter().copied());
+        .released(rule.releasing_statuses.iter().copied());
     let layer = match &rule.caller {
         Some(name) => layer.caller_header(name.clone()).caller_required(rule.caller_required),
         None => layer.caller(|_| None),

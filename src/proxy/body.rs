@@ -14,17 +14,20 @@ use crate::http::{BodyError, GivenUp};
 /// A body with a time limit for each piece, and with a minimum rate if one is set.
 pub struct TimedBody<B> {
     body: B,
-    wait: Duration,
-    rate: Option<Rate>,
+    /// The time limit for each piece.
+    silence_max: Duration,
+    rate: Option<RateMeter>,
     sleep: Option<Pin<Box<Sleep>>>,
     progress: Option<BodyProgress>,
 }
 
-/// The minimum average rate of a body, which applies after the time limit of one piece.
-struct Rate {
-    /// In bytes a second.
+/// Measures a body's average rate, which must not fall below a minimum. Beyond the time that its bytes may take at that
+/// rate, the whole body may take as long as one piece.
+struct RateMeter {
+    /// The minimum, in bytes a second.
     min: u64,
     began: Instant,
+    /// The bytes that were read since then.
     bytes: u64,
 }
 
@@ -47,23 +50,23 @@ struct LastRead {
 }
 
 impl<B> TimedBody<B> {
-    /// This body, with `wait` as the time limit for each piece.
-    pub fn new(body: B, wait: Duration) -> Self {
-        Self { body, wait, rate: None, sleep: None, progress: None }
+    /// This body, with `silence_max` as the time limit for each piece.
+    pub fn new(body: B, silence_max: Duration) -> Self {
+        Self { body, silence_max, rate: None, sleep: None, progress: None }
     }
 
     /// Sets a minimum rate, in bytes a second: a client must not hold a body's memory for long by sending a byte now
     /// and then.
-    pub fn with_rate_min(self, rate: Option<usize>) -> Self {
-        let rate = rate.map(|min| Rate { min: min as u64, began: Instant::now(), bytes: 0 });
+    pub fn with_rate_min(self, rate_min: Option<usize>) -> Self {
+        let rate = rate_min.map(|min| RateMeter { min: min as u64, began: Instant::now(), bytes: 0 });
         Self { rate, ..self }
     }
 
     /// The deadline for the next piece.
     fn deadline(&self) -> Instant {
-        let next = Instant::now() + self.wait;
-        let end = self.rate.as_ref().map(|rate| rate.began + self.wait + time_at_rate(rate.bytes, rate.min));
-        end.map_or(next, |end| end.min(next))
+        let by_silence = Instant::now() + self.silence_max;
+        let by_rate = self.rate.as_ref().map(|rate| rate.began + self.silence_max + time_at_rate(rate.bytes, rate.min));
+        by_rate.map_or(by_silence, |by_rate| by_rate.min(by_silence))
     }
 
     /// Records in `progress` how far the body was read.
@@ -87,14 +90,14 @@ impl BodyProgress {
         self.get().is_some_and(|last_read| last_read.is_broken)
     }
 
-    /// Waits until nothing has happened for `wait` since the request was sent or its body was last read. While the body
-    /// is still arriving, the limit is `wait` plus `silence_max`, since the client may be silent that long.
-    pub async fn wait_until_late(self, wait: Duration, silence_max: Duration, has_body: bool) {
+    /// Waits until the service has had `timeout` since this call, or since the request's body was last read. While the
+    /// body is still arriving, it has `silence_max` more, since the client may be silent for that long.
+    pub async fn wait_until_late(self, timeout: Duration, silence_max: Duration, has_body: bool) {
         let began = Instant::now();
         loop {
             let (since, has_ended) =
                 self.get().map_or((began, !has_body), |last_read| (last_read.read_at, last_read.has_ended));
-            let deadline = since + if has_ended { wait } else { wait + silence_max };
+            let deadline = since + if has_ended { timeout } else { timeout + silence_max };
             if Instant::now() >= deadline {
                 return;
             }
@@ -145,14 +148,14 @@ where
     }
 }
 
-/// A body that holds something until it has ended.
+/// A body that owns a value until it has ended, such as a share of a limit.
 pub struct HoldingBody<B, T> {
     body: B,
     held: Option<T>,
 }
 
 impl<B, T> HoldingBody<B, T> {
-    /// A body that holds `held` until it has ended.
+    /// This body, which owns `held` until it has ended.
     pub fn new(body: B, held: T) -> Self {
         Self { body, held: Some(held) }
     }
@@ -189,12 +192,12 @@ mod tests {
     use super::*;
 
     /// Whether a body of pieces of this size, with this pause before each, is read without an error.
-    async fn is_read_on(piece: usize, pause: Duration, rate: Option<usize>) -> bool {
+    async fn is_accepted(piece_bytes: usize, pause: Duration, rate_min: Option<usize>) -> bool {
         let pieces = futures_util::stream::unfold((), move |()| async move {
             tokio::time::sleep(pause).await;
-            Some((Ok::<_, BodyError>(Frame::data(Bytes::from(vec![0; piece]))), ()))
+            Some((Ok::<_, BodyError>(Frame::data(Bytes::from(vec![0; piece_bytes]))), ()))
         });
-        let mut body = Box::pin(TimedBody::new(StreamBody::new(Box::pin(pieces)), WAIT).with_rate_min(rate));
+        let mut body = Box::pin(TimedBody::new(StreamBody::new(Box::pin(pieces)), WAIT).with_rate_min(rate_min));
         let began = Instant::now();
         while began.elapsed() < 3 * WAIT {
             if body.frame().await.is_some_and(|frame| frame.is_err()) {
@@ -207,10 +210,10 @@ mod tests {
     const WAIT: Duration = Duration::from_secs(1);
 
     #[tokio::test]
-    async fn body_that_trickles_in_is_aborted() {
-        assert!(!is_read_on(1, 2 * WAIT, None).await, "no piece in time");
-        assert!(is_read_on(1, WAIT / 8, None).await, "without a minimum rate a slow stream continues");
-        assert!(!is_read_on(1, WAIT / 8, Some(1_024)).await);
-        assert!(is_read_on(1_024, WAIT / 8, Some(1_024)).await, "the body is just fast enough");
+    async fn body_below_the_minimum_rate_is_aborted() {
+        assert!(!is_accepted(1, 2 * WAIT, None).await, "no piece in time");
+        assert!(is_accepted(1, WAIT / 8, None).await, "without a minimum rate a slow stream continues");
+        assert!(!is_accepted(1, WAIT / 8, Some(1_024)).await);
+        assert!(is_accepted(1_024, WAIT / 8, Some(1_024)).await, "the body is just fast enough");
     }
 }

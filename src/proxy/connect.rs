@@ -17,7 +17,7 @@ use super::upstream::{Origin, Protocol};
 use crate::http::Body;
 use crate::provider::http::dial;
 use crate::tls::ALPN_HTTP_2;
-use crate::words::said;
+use crate::words::error_text;
 
 /// The longest head of a response, and how much of a response over HTTP/1.1 is buffered.
 const HEAD_MAX: usize = 64 << 10;
@@ -57,7 +57,7 @@ async fn connect_now(origin: &Origin, needs_http1: bool) -> Result<NewConnection
         None => handshake_http1(stream).await,
         Some(tls) => {
             let [any_version, only_http1] = tls.as_ref();
-            let config = if needs_http1 { only_http1 } else { any_version }.now()?;
+            let config = if needs_http1 { only_http1 } else { any_version }.current()?;
             let (stream, is_http2) = tls_handshake(config, stream, &origin.host).await?;
             if is_http2 { handshake_http2(stream).await } else { handshake_http1(stream).await }
         }
@@ -73,7 +73,7 @@ async fn tls_handshake(
     let name =
         ServerName::try_from(host.to_owned()).map_err(|_| format!("{host} is not a valid name for a certificate"))?;
     let stream = TlsConnector::from(config).connect(name, stream).await;
-    let stream = stream.map_err(|error| format!("TLS handshake with {host} failed: {}", said(&error)))?;
+    let stream = stream.map_err(|error| format!("TLS handshake with {host} failed: {}", error_text(&error)))?;
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP_2);
     Ok((stream, is_http2))
 }
@@ -82,10 +82,10 @@ async fn handshake_http1<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: T,
 ) -> Result<NewConnection, String> {
     let handshake = http1::Builder::new().max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.map_err(|error| said(&error))?;
+    let (mut sender, connection) = handshake.map_err(|error| error_text(&error))?;
     // The request on the connection gets its error.
     tokio::spawn(async move { drop(connection.with_upgrades().await) });
-    sender.ready().await.map_err(|error| said(&error))?;
+    sender.ready().await.map_err(|error| error_text(&error))?;
     Ok(NewConnection::Http1(sender))
 }
 
@@ -101,7 +101,7 @@ async fn handshake_http2<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .keep_alive_timeout(PING_WAIT)
         .handshake(TokioIo::new(stream))
         .await;
-    let (mut sender, mut connection) = handshake.map_err(|error| format!("no HTTP/2: {}", said(&error)))?;
+    let (mut sender, mut connection) = handshake.map_err(|error| format!("no HTTP/2: {}", error_text(&error)))?;
     let streams_max = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
     let updated_streams_max = Arc::clone(&streams_max);
     tokio::spawn(std::future::poll_fn(move |context| {
@@ -110,6 +110,6 @@ async fn handshake_http2<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             .store(connection.current_max_send_streams().clamp(1, STREAMS_MAX as usize), Ordering::Relaxed);
         ended.map(drop)
     }));
-    sender.ready().await.map_err(|error| format!("no HTTP/2: {}", said(&error)))?;
+    sender.ready().await.map_err(|error| format!("no HTTP/2: {}", error_text(&error)))?;
     Ok(NewConnection::Http2(sender, streams_max))
 }

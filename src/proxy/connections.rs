@@ -131,7 +131,7 @@ struct ClientConnection {
 impl ClientConnection {
     async fn serve_tls(self, stream: TcpStream, tls: Arc<Renewed<ServerConfig>>) {
         // Does not fail: the certificate was read when the proxy started.
-        let Ok(tls) = tls.now() else { return };
+        let Ok(tls) = tls.current() else { return };
         let tls = TlsAcceptor::from(tls);
         let activity = Arc::clone(&self.place.activity);
         let accepted = tokio::select! {
@@ -183,7 +183,7 @@ impl ClientConnection {
                 biased;
                 result = connection.as_mut() => break Ok(result),
                 () = std::future::poll_fn(|context| late_timer.poll(&pace, context)) => {
-                    tracing::debug!("an answer is cut off: its client does not read it");
+                    tracing::debug!("a response is cut off: its client does not read it");
                     break Ok(Ok(()));
                 }
                 // Also while the proxy stops: a partial head must not delay the stop.
@@ -210,7 +210,7 @@ async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
 }
 
 fn builder(bounds: Bounds) -> auto::Builder<Streams> {
-    let mut builder = auto::Builder::new(Streams { wait: bounds.idle_wait, rate_min: bounds.body_rate_min });
+    let mut builder = auto::Builder::new(Streams { silence_max: bounds.idle_wait, rate_min: bounds.body_rate_min });
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(bounds.head_bytes_max);
     builder
         .http2()

@@ -196,7 +196,7 @@ fn open_places(
 }
 
 fn observe(config: &Config, metrics: &Metrics, health: &Health) -> Result<Option<Server>, Error> {
-    let Some(address) = config.http else { return Ok(None) };
+    let Some(address) = config.metrics_listen else { return Ok(None) };
     let server = http::serve(address, metrics.clone(), health.clone())?;
     tracing::info!(address = %server.address(), "serving /metrics, /livez and /readyz");
     Ok(Some(server))

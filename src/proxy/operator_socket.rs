@@ -18,7 +18,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::format;
-use crate::http::request::by_hand::{Decision, Listed, Seen, SeenAs, Settle, Settled};
+use crate::http::request::operator::{Decision, ListFilter, ListedRequest, RequestStatus, Settle, Settled};
 use crate::http::request::{Answer, Error, Id, Reply, Token};
 
 /// The socket, in the store's folder.
@@ -53,7 +53,7 @@ enum Query {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum QueryReply {
-    Listed(Vec<ListedRequest>),
+    Listed(Vec<EncodedRequest>),
     Settled(Settled),
     Unavailable(String),
     Full(String),
@@ -61,9 +61,9 @@ enum QueryReply {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct ListedRequest {
+struct EncodedRequest {
     id: String,
-    state: SeenAs,
+    state: RequestStatus,
     lease_until_ms: Option<i64>,
     until_ms: i64,
 }
@@ -129,8 +129,8 @@ async fn answer(stream: UnixStream, store: &dyn Settle) -> io::Result<()> {
 async fn carry_out(query: Query, store: &dyn Settle) -> QueryReply {
     let reply = match query {
         Query::List { begins, answered, max } => {
-            let listed = store.list(&Listed { begins, answered, max }).await;
-            listed.map(|all| QueryReply::Listed(all.iter().map(ListedRequest::from_seen).collect()))
+            let listed = store.list(&ListFilter { id_prefix: begins, answered, max }).await;
+            listed.map(|requests| QueryReply::Listed(requests.iter().map(EncodedRequest::encode).collect()))
         }
         Query::Settle { id, token, answer } => match parse_settle(&id, &token, answer.as_deref()) {
             Some((id, token, decision)) => {
@@ -200,11 +200,12 @@ impl Remote {
 }
 
 impl Settle for Remote {
-    fn list<'a>(&'a self, Listed { begins, answered, max }: &'a Listed) -> Reply<'a, Vec<Seen>> {
-        let query = Query::List { begins: begins.clone(), answered: *answered, max: *max };
+    fn list<'a>(&'a self, filter: &'a ListFilter) -> Reply<'a, Vec<ListedRequest>> {
+        let ListFilter { id_prefix, answered, max } = filter.clone();
+        let query = Query::List { begins: id_prefix, answered, max };
         Box::pin(async move {
             match self.ask(&query).await? {
-                QueryReply::Listed(lines) => Ok(lines.iter().filter_map(ListedRequest::to_seen).collect()),
+                QueryReply::Listed(requests) => Ok(requests.iter().filter_map(EncodedRequest::decode).collect()),
                 reply => Err(unexpected_reply(&reply)),
             }
         })
@@ -229,14 +230,14 @@ fn unexpected_reply(reply: &QueryReply) -> Error {
     Error::Refused(format!("unexpected reply from the proxy: {reply:?}"))
 }
 
-impl ListedRequest {
-    fn from_seen(seen: &Seen) -> Self {
-        let Seen { id, state, lease_until_ms, until_ms } = *seen;
+impl EncodedRequest {
+    fn encode(request: &ListedRequest) -> Self {
+        let ListedRequest { id, state, lease_until_ms, until_ms } = *request;
         Self { id: format::hex(&id.0), state, lease_until_ms, until_ms }
     }
 
-    fn to_seen(&self) -> Option<Seen> {
+    fn decode(&self) -> Option<ListedRequest> {
         let Self { state, lease_until_ms, until_ms, .. } = *self;
-        Some(Seen { id: Id::read(&self.id)?, state, lease_until_ms, until_ms })
+        Some(ListedRequest { id: Id::read(&self.id)?, state, lease_until_ms, until_ms })
     }
 }

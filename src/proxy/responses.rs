@@ -1,11 +1,13 @@
 //! Sends responses to clients: in small pieces, and cut off if a client does not read them.
 //!
-//! With HTTP/2 a client opens a window for each response. A client that keeps the window shut, or reads a byte now and
-//! then, could hold the response, and a connection to the service, indefinitely on a connection that is not silent.
-//! Only that stream is reset: other streams of the connection may belong to other clients behind a gateway.
+//! With HTTP/2, each response has its own flow-control window. A client that does not extend the window, or only by a
+//! byte now and then, could hold the response, and a connection to the service, indefinitely: other streams keep the
+//! client's connection from being silent. If a client does not read a response in time, only that stream is reset,
+//! since other streams of the connection may belong to other clients behind a gateway.
 //!
-//! HTTP/2 keeps a piece until it is sent, even after the response has ended. So it gets copies of small pieces
-//! ([`PIECE_BYTES`]), and each copy keeps its request counted as in progress: no large buffer stays behind uncounted.
+//! The HTTP/2 library keeps a piece until it is sent, even after the response's body was dropped. It therefore gets
+//! copies of small pieces ([`PIECE_BYTES`]), instead of parts of the service's large buffers, and each copy keeps its
+//! request counted as in progress until it is sent.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +23,7 @@ use super::body::{HoldingBody, time_at_rate};
 use crate::http::proxying::Share;
 use crate::http::{Body, BodyError};
 
-/// The size of a piece.
+/// The most bytes of a piece.
 pub const PIECE_BYTES: usize = 16 << 10;
 
 tokio::task_local! {
@@ -31,7 +33,8 @@ tokio::task_local! {
 
 /// How fast a client reads a response, and how fast it must read.
 pub struct Pace {
-    wait: Duration,
+    /// The time limit for each piece.
+    silence_max: Duration,
     /// In bytes a second.
     rate_min: u64,
     state: Mutex<State>,
@@ -43,16 +46,18 @@ struct State {
     waiting_since: Option<Instant>,
     /// How long the client took for the pieces that it has read.
     read_time: Duration,
+    /// The bytes of all pieces so far.
     bytes: u64,
 }
 
 impl Pace {
-    /// With `wait` as the time limit for each piece, and this minimum rate in bytes a second after the first `wait`.
-    pub fn new(wait: Duration, rate_min: usize) -> Arc<Self> {
-        Arc::new(Self { wait, rate_min: rate_min as u64, state: Mutex::default() })
+    /// A pace with `silence_max` as the time limit for each piece, and a minimum average rate in bytes a second. Beyond
+    /// the time that its bytes may take at that rate, the whole response may take another `silence_max`.
+    pub fn new(silence_max: Duration, rate_min: usize) -> Arc<Self> {
+        Arc::new(Self { silence_max, rate_min: rate_min as u64, state: Mutex::default() })
     }
 
-    /// The pace of this task's stream, with HTTP/2.
+    /// The pace of this task's stream with HTTP/2; `None` with HTTP/1.1.
     pub fn of_stream() -> Option<Arc<Self>> {
         PACE.try_with(Arc::clone).ok()
     }
@@ -81,12 +86,17 @@ impl Pace {
         state.waiting_since = Some(Instant::now());
     }
 
+    /// Notes that the response has ended: nothing waits for the client any more.
+    fn end(&self) {
+        self.state().waiting_since = None;
+    }
+
     /// The client's deadline for asking for more; `None` while nothing waits for the client.
     fn deadline(&self) -> Option<Instant> {
         let state = self.state();
         let waiting_since = state.waiting_since?;
-        let allowed = self.wait + time_at_rate(state.bytes, self.rate_min);
-        Some(waiting_since + allowed.saturating_sub(state.read_time).min(self.wait))
+        let allowed = self.silence_max + time_at_rate(state.bytes, self.rate_min);
+        Some(waiting_since + allowed.saturating_sub(state.read_time).min(self.silence_max))
     }
 }
 
@@ -96,7 +106,8 @@ pub struct PacedBody<T> {
     /// The data that the service has sent and the client has not read.
     rest: Bytes,
     pace: Arc<Pace>,
-    /// Held by the copies of pieces with HTTP/2; `None` with HTTP/1.1, which has one response at a time.
+    /// With HTTP/2, the share of the request, which each copied piece holds too. `None` with HTTP/1.1: pieces are not
+    /// copied there, since a connection has one response at a time.
     copy_share: Option<Arc<Share>>,
 }
 
@@ -113,7 +124,8 @@ impl AsRef<[u8]> for Piece {
 }
 
 impl<T> PacedBody<T> {
-    /// This body, whose head is sent now. With HTTP/2 its pieces are copied, and each copy holds `copy_share`.
+    /// The body of a response whose head is sent now. If there is a `copy_share`, pieces are copied, and each copy
+    /// holds it.
     pub fn new(body: HoldingBody<Body, T>, pace: Arc<Pace>, copy_share: Option<Arc<Share>>) -> Self {
         pace.begin();
         Self { body, rest: Bytes::new(), pace, copy_share }
@@ -166,7 +178,7 @@ impl<T: Unpin> http_body::Body for PacedBody<T> {
 
 impl<T> Drop for PacedBody<T> {
     fn drop(&mut self) {
-        self.pace.on_read();
+        self.pace.end();
     }
 }
 
@@ -176,7 +188,7 @@ impl<T> Drop for PacedBody<T> {
 pub struct LateTimer(Option<Pin<Box<Sleep>>>);
 
 impl LateTimer {
-    /// Is ready when the client is late.
+    /// Ready when the client is late.
     pub fn poll(&mut self, pace: &Pace, context: &mut Context<'_>) -> Poll<()> {
         let Some(deadline) = pace.deadline() else {
             self.0 = None;
@@ -190,12 +202,12 @@ impl LateTimer {
     }
 }
 
-/// Runs the streams of HTTP/2 connections, each until its response has ended or was not read in time: then the stream
-/// is dropped, which resets it and frees its buffers.
+/// Runs the streams of HTTP/2 connections. If a client does not read a response in time, the response's stream is
+/// dropped, which resets it and frees its buffers.
 #[derive(Clone)]
 pub struct Streams {
     /// How long a client may read nothing.
-    pub wait: Duration,
+    pub silence_max: Duration,
     /// The minimum rate, in bytes a second.
     pub rate_min: usize,
 }
@@ -206,16 +218,16 @@ where
     F::Output: Send,
 {
     fn execute(&self, stream: F) {
-        let pace = Pace::new(self.wait, self.rate_min);
-        let pace_of_stream = Arc::clone(&pace);
+        let pace = Pace::new(self.silence_max, self.rate_min);
+        let stream_pace = Arc::clone(&pace);
         tokio::spawn(PACE.scope(pace, async move {
             let (mut stream, mut late_timer) = (Box::pin(stream), LateTimer::default());
             std::future::poll_fn(|context| {
                 if stream.as_mut().poll(context).is_ready() {
                     return Poll::Ready(());
                 }
-                std::task::ready!(late_timer.poll(&pace_of_stream, context));
-                tracing::debug!("an answer is cut off: its client does not read it");
+                std::task::ready!(late_timer.poll(&stream_pace, context));
+                tracing::debug!("a response is cut off: its client does not read it");
                 Poll::Ready(())
             })
             .await;
@@ -274,11 +286,11 @@ mod tests {
             let mut paced = PacedBody::new(body, Pace::new(WAIT, 1), is_http2.then_some(share));
             assert_eq!(http_body::Body::size_hint(&paced).exact(), Some(text.len() as u64));
             let first = paced.frame().await.unwrap().unwrap().into_data().unwrap();
-            let left = http_body::Body::size_hint(&paced).exact();
-            assert_eq!((first.len(), left), (PIECE_BYTES, Some(2 * PIECE_BYTES as u64 + 1)));
+            let bytes_left = http_body::Body::size_hint(&paced).exact();
+            assert_eq!((first.len(), bytes_left), (PIECE_BYTES, Some(2 * PIECE_BYTES as u64 + 1)));
             assert_eq!(first.as_ptr() == text.as_ptr(), !is_http2, "HTTP/2 gets copies");
             assert_eq!(paced.collect().await.unwrap().to_bytes().len(), 2 * PIECE_BYTES + 1);
-            assert_eq!(shares.used(), usize::from(is_http2), "a copy is not sent yet");
+            assert_eq!(shares.used(), usize::from(is_http2), "one copy is not sent yet");
             drop(first);
             assert_eq!(shares.used(), 0);
         }

@@ -6,7 +6,7 @@ pub struct Pattern {
     text: String,
     segments: Vec<Segment>,
     /// If the pattern ends in `*`: what precedes the `*` in the last segment.
-    last_prefix: Option<String>,
+    last_segment_prefix: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +18,11 @@ enum Segment {
 }
 
 impl Pattern {
-    /// Parses a pattern that begins with `/`. `*` in place of a segment matches any segment that is not empty; at the
-    /// end it matches everything that follows.
+    /// Parses a pattern. A `*` that is a whole segment matches any segment that is not empty; a `*` at the end of the
+    /// pattern matches the rest of the path, which may be empty.
+    ///
+    /// `None` if the pattern does not begin with `/`, has a `*` elsewhere, or has a character that cannot occur in a
+    /// path: `?`, `#`, a blank, or one that is not printable ASCII.
     pub fn parse(text: &str) -> Option<Self> {
         let relative = text.strip_prefix('/')?;
         let is_allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
@@ -28,15 +31,16 @@ impl Pattern {
         }
         let mut segments: Vec<&str> = relative.split('/').collect();
         let last = segments.pop_if(|last| last.ends_with('*'));
-        let last_prefix = last.and_then(|last| last.strip_suffix('*'));
+        let last_segment_prefix = last.and_then(|last| last.strip_suffix('*'));
         if segments.iter().any(|segment| *segment != "*" && segment.contains('*'))
-            || last_prefix.is_some_and(|start| start.contains('*'))
+            || last_segment_prefix.is_some_and(|prefix| prefix.contains('*'))
         {
             return None;
         }
         let segment = |segment: &str| if segment == "*" { Segment::Any } else { Segment::Literal(segment.to_owned()) };
         let segments = segments.into_iter().map(segment).collect();
-        Some(Self { text: text.to_owned(), segments, last_prefix: last_prefix.map(str::to_owned) })
+        let last_segment_prefix = last_segment_prefix.map(str::to_owned);
+        Some(Self { text: text.to_owned(), segments, last_segment_prefix })
     }
 
     /// The pattern as written.
@@ -48,8 +52,11 @@ impl Pattern {
     pub fn matches(&self, path: &str) -> bool {
         let Some(mut remaining) = path.strip_prefix('/').map(Some) else { return false };
         for segment in &self.segments {
-            let Some(path) = remaining else { return false };
-            let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
+            let Some(segments_left) = remaining else { return false };
+            let (first, rest) = match segments_left.split_once('/') {
+                Some((first, rest)) => (first, Some(rest)),
+                None => (segments_left, None),
+            };
             let matches = match segment {
                 Segment::Literal(text) => text == first,
                 Segment::Any => !first.is_empty(),
@@ -59,17 +66,17 @@ impl Pattern {
             }
             remaining = rest;
         }
-        match &self.last_prefix {
+        match &self.last_segment_prefix {
             None => remaining.is_none(),
-            Some(start) => remaining.is_some_and(|remaining| remaining.starts_with(start.as_str())),
+            Some(prefix) => remaining.is_some_and(|path| path.starts_with(prefix.as_str())),
         }
     }
 
-    /// Whether the pattern matches every path that `other` matches. For two different patterns this is also `false` if
-    /// the pattern does not end in `*`, or `other` has a `*` before its last segment.
+    /// Whether the pattern is known to match every path that `other` matches: the two are the same; or this one ends in
+    /// `*` and matches the shortest path that `other` matches, and `other` has no `*` before its last segment.
     pub fn covers(&self, other: &Self) -> bool {
         self == other
-            || self.last_prefix.is_some() && !other.text.contains("*/") && {
+            || self.last_segment_prefix.is_some() && !other.text.contains("*/") && {
                 let shortest = other.text.strip_suffix('*').unwrap_or(&other.text);
                 self.matches(shortest)
             }

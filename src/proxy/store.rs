@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::operator_socket;
 use super::settings::StoreConfig;
-use crate::http::request::by_hand::Settle;
+use crate::http::request::operator::Settle;
 use crate::http::request::{Answer, Error, Found, Held, Kept, Reply, Wanted};
 use crate::http::{Requests, Store};
 use crate::observe::StoreMetrics;
@@ -99,7 +99,7 @@ fn server(
         open(&url).map_err(|error| format!("the store's address in {named} cannot be used: {error}"))
     });
     let store = Replaced { renewed };
-    store.now()?;
+    store.current()?;
     Ok(Arc::new(store))
 }
 
@@ -134,34 +134,34 @@ struct Replaced {
 }
 
 impl Replaced {
-    fn now(&self) -> Result<Arc<dyn Store>, Error> {
-        self.renewed.now().map(|store| Arc::clone(&*store)).map_err(Error::Refused)
+    fn current(&self) -> Result<Arc<dyn Store>, Error> {
+        self.renewed.current().map(|store| Arc::clone(&*store)).map_err(Error::Refused)
     }
 }
 
 impl Store for Replaced {
     fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found> {
-        Box::pin(async move { self.now()?.reserve(wanted).await })
+        Box::pin(async move { self.current()?.reserve(wanted).await })
     }
 
     fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
-        Box::pin(async move { self.now()?.extend(held, lease).await })
+        Box::pin(async move { self.current()?.extend(held, lease).await })
     }
 
     fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
-        Box::pin(async move { self.now()?.complete(held, answer, retention).await })
+        Box::pin(async move { self.current()?.complete(held, answer, retention).await })
     }
 
     fn release(&self, held: Held) -> Reply<'_, Kept> {
-        Box::pin(async move { self.now()?.release(held).await })
+        Box::pin(async move { self.current()?.release(held).await })
     }
 
     fn tidy(&self) -> Reply<'_, usize> {
-        Box::pin(async move { self.now()?.tidy().await })
+        Box::pin(async move { self.current()?.tidy().await })
     }
 
     fn check(&self) -> Reply<'_, ()> {
-        Box::pin(async move { self.now()?.check().await })
+        Box::pin(async move { self.current()?.check().await })
     }
 }
 

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use super::connect::{NewConnection, connect};
 use crate::http::Body;
 use crate::tls::{self, ALPN_HTTP_1_1, ALPN_HTTP_2, Renewed};
-use crate::words::said;
+use crate::words::error_text;
 
 /// How long an unused connection is kept. Servers close theirs after 5 s or more; a request sent at that moment is
 /// lost.
@@ -109,7 +109,7 @@ impl Origin {
             Protocol::Http2 => &[ALPN_HTTP_2],
         };
         let tls = [tls::client(authorities, any_version), tls::client(authorities, &[ALPN_HTTP_1_1])];
-        tls.iter().try_for_each(|tls| tls.now().map(drop))?;
+        tls.iter().try_for_each(|tls| tls.current().map(drop))?;
         Ok(Self { tls: Some(Arc::new(tls)), ..self })
     }
 
@@ -252,9 +252,9 @@ impl Upstream {
             };
             match result {
                 Ok(response) => return Ok(response),
-                Err((Some(unsent), error)) => (request, last_error) = (unsent, said(&error)),
-                Err((None, error)) if is_refused_stream(&error) => return Err(Failure::NotSent(said(&error))),
-                Err((None, error)) => return Err(Failure::Lost(said(&error))),
+                Err((Some(unsent), error)) => (request, last_error) = (unsent, error_text(&error)),
+                Err((None, error)) if is_refused_stream(&error) => return Err(Failure::NotSent(error_text(&error))),
+                Err((None, error)) => return Err(Failure::Lost(error_text(&error))),
             }
         }
         Err(Failure::NotSent(last_error))

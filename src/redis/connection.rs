@@ -65,7 +65,7 @@ impl Connecting {
         };
         let started = thread::Builder::new().name("redis-connect".to_owned()).spawn(connect);
         started.map_err(|error| {
-            address.error(ErrorKind::Passing, &format!("cannot start a thread to connect: {error}"))
+            address.error(ErrorKind::Transient, &format!("cannot start a thread to connect: {error}"))
         })?;
         Ok(Self(receiver))
     }
@@ -76,7 +76,7 @@ impl Connecting {
             Ok(connected) => Some(connected),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
-                Some(Err(address.error(ErrorKind::Passing, "the connecting thread panicked")))
+                Some(Err(address.error(ErrorKind::Transient, "the connecting thread panicked")))
             }
         }
     }
@@ -86,7 +86,7 @@ impl Connection {
     /// Connects within `wait`, not counting name resolution, and checks the server's version and mode.
     ///
     /// # Errors
-    /// [`ErrorKind::Lasting`] for a server that is too old or in a cluster, a wrong password, or a missing right.
+    /// [`ErrorKind::Permanent`] for a server that is too old or in a cluster, a wrong password, or a missing right.
     pub fn open(address: &Address, wait: Duration) -> Result<Self, Error> {
         let deadline = Deadline::within(wait);
         let inner = address.client().get_connection_with_timeout(wait).map_err(|error| address.error_of(&error))?;
@@ -139,7 +139,7 @@ impl Connection {
 
     /// Sets the socket's timeouts to the time left until `deadline`, and returns that time.
     fn set_timeouts(&self, address: &Address, deadline: Deadline) -> Result<Duration, Error> {
-        let left = deadline.left().ok_or_else(|| address.error(ErrorKind::Passing, LATE))?;
+        let left = deadline.left().ok_or_else(|| address.error(ErrorKind::Transient, LATE))?;
         let set = self.inner.set_read_timeout(Some(left)).and_then(|()| self.inner.set_write_timeout(Some(left)));
         set.map(|()| left).map_err(|error| address.error_of(&error))
     }
@@ -154,7 +154,7 @@ pub(super) fn check(address: &Address, hello: &Value) -> Result<(), Error> {
         return Err(too_old(address, &version));
     }
     if text_of(hello, "mode").as_deref() == Some("cluster") {
-        return Err(address.error(ErrorKind::Lasting, CLUSTER));
+        return Err(address.error(ErrorKind::Permanent, CLUSTER));
     }
     Ok(())
 }
@@ -162,7 +162,7 @@ pub(super) fn check(address: &Address, hello: &Value) -> Result<(), Error> {
 /// Checks in a server's reply to HELLO that it is not a replica, which accepts no changes.
 pub(super) fn check_master(address: &Address, hello: &Value) -> Result<(), Error> {
     match text_of(hello, "role").as_deref() {
-        Some("replica" | "slave") => Err(address.error(ErrorKind::Passing, REPLICA)),
+        Some("replica" | "slave") => Err(address.error(ErrorKind::Transient, REPLICA)),
         _ => Ok(()),
     }
 }
@@ -170,7 +170,7 @@ pub(super) fn check_master(address: &Address, hello: &Value) -> Result<(), Error
 fn too_old(address: &Address, version: &str) -> Error {
     let (major, minor) = VERSION_MIN;
     let message = format!("it is version {version}; {major}.{minor} or later is required");
-    address.error(ErrorKind::Lasting, &message)
+    address.error(ErrorKind::Permanent, &message)
 }
 
 /// The text of a field in the reply to HELLO.
@@ -216,7 +216,7 @@ mod tests {
             ("7.2.4", "cluster", "part of a cluster"),
         ] {
             let error = check(&address, &hello(version, mode)).unwrap_err();
-            assert!(error.kind == ErrorKind::Lasting && error.message.contains(words), "{error}");
+            assert!(error.kind == ErrorKind::Permanent && error.message.contains(words), "{error}");
         }
     }
 }

@@ -1,28 +1,28 @@
-//! Classifies errors: whether they pass by themselves, and what to do about them.
+//! Classifies errors: whether they are transient, and what to do about them.
 
 use ::redis::{ErrorKind as RedisErrorKind, RedisError};
 
 use super::{Address, Error, ErrorKind};
 
-use ErrorKind::{Lasting, Passing};
+use ErrorKind::{Permanent, Transient};
 
 /// The error codes of servers: their kind, and what they mean or what helps.
 const CODES: &[(&str, ErrorKind, &str)] = &[
-    ("LOADING", Passing, "it is reading its data"),
-    ("BUSY", Passing, "it is busy running a script"),
-    ("MASTERDOWN", Passing, "it is a replica without a connection to its master"),
-    ("READONLY", Passing, REPLICA),
-    ("NOREPLICAS", Passing, "it lacks the replicas that min-replicas-to-write requires"),
-    (NO_ROOM, Passing, "it is full: raise its maxmemory, or shorten the retention"),
-    ("MISCONF", Passing, "it cannot save its data to disk and therefore refuses writes: see its log"),
-    ("CLUSTERDOWN", Passing, "its cluster is down"),
-    ("TRYAGAIN", Passing, "its cluster is moving keys"),
-    ("MOVED", Lasting, CLUSTER),
-    ("ASK", Lasting, CLUSTER),
-    ("CROSSSLOT", Lasting, CLUSTER),
-    ("NOAUTH", Lasting, "it requires a password: add one to the url"),
-    ("WRONGPASS", Lasting, WRONG_LOGIN),
-    ("NOPERM", Lasting, "the user in the url lacks permission: grant it with ACL SETUSER"),
+    ("LOADING", Transient, "it is reading its data"),
+    ("BUSY", Transient, "it is busy running a script"),
+    ("MASTERDOWN", Transient, "it is a replica without a connection to its master"),
+    ("READONLY", Transient, REPLICA),
+    ("NOREPLICAS", Transient, "it lacks the replicas that min-replicas-to-write requires"),
+    (NO_ROOM, Transient, "it is full: raise its maxmemory, or shorten the retention"),
+    ("MISCONF", Transient, "it cannot save its data to disk and therefore refuses writes: see its log"),
+    ("CLUSTERDOWN", Transient, "its cluster is down"),
+    ("TRYAGAIN", Transient, "its cluster is moving keys"),
+    ("MOVED", Permanent, CLUSTER),
+    ("ASK", Permanent, CLUSTER),
+    ("CROSSSLOT", Permanent, CLUSTER),
+    ("NOAUTH", Permanent, "it requires a password: add one to the url"),
+    ("WRONGPASS", Permanent, WRONG_LOGIN),
+    ("NOPERM", Permanent, "the user in the url lacks permission: grant it with ACL SETUSER"),
 ];
 
 /// The code with which a full server refuses a change.
@@ -53,11 +53,11 @@ impl Address {
             return self.error_of_server(code, error.detail().unwrap_or_default());
         }
         match error.kind() {
-            RedisErrorKind::AuthenticationFailed => self.error(Lasting, WRONG_LOGIN),
-            RedisErrorKind::InvalidClientConfig => self.error(Lasting, &on_one_line(&error.to_string())),
-            _ if is_untrusted(error) => self.error(Lasting, &on_one_line(&error.to_string())),
-            _ if error.is_timeout() => self.error(Passing, LATE),
-            _ => self.error(Passing, &on_one_line(&error.to_string())),
+            RedisErrorKind::AuthenticationFailed => self.error(Permanent, WRONG_LOGIN),
+            RedisErrorKind::InvalidClientConfig => self.error(Permanent, &on_one_line(&error.to_string())),
+            _ if is_untrusted(error) => self.error(Permanent, &on_one_line(&error.to_string())),
+            _ if error.is_timeout() => self.error(Transient, LATE),
+            _ => self.error(Transient, &on_one_line(&error.to_string())),
         }
     }
 
@@ -67,8 +67,8 @@ impl Address {
         match CODES.iter().find(|(known, ..)| *known == code) {
             Some((_, kind, help)) => self.error(*kind, &format!("{help} ({message})")),
             // A limit on clients passes: the command itself is valid.
-            None if detail.contains("max number of clients") => self.error(Passing, &message),
-            None => self.error(Lasting, &message),
+            None if detail.contains("max number of clients") => self.error(Transient, &message),
+            None => self.error(Permanent, &message),
         }
     }
 }
@@ -96,14 +96,14 @@ mod tests {
     fn errors_say_what_to_do_and_mask_passwords() {
         let address = Address::read("redis://ann:hun%40ter2@h").unwrap();
         for (code, kind, words) in [
-            ("LOADING", Passing, "reading its data"),
-            ("OOM", Passing, "maxmemory"),
-            ("READONLY", Passing, "replica"),
-            ("NOAUTH", Lasting, "add one to the url"),
-            ("WRONGPASS", Lasting, "compare"),
-            ("NOPERM", Lasting, "ACL"),
-            ("MOVED", Lasting, "cluster"),
-            ("ERR", Lasting, "unknown command"),
+            ("LOADING", Transient, "reading its data"),
+            ("OOM", Transient, "maxmemory"),
+            ("READONLY", Transient, "replica"),
+            ("NOAUTH", Permanent, "add one to the url"),
+            ("WRONGPASS", Permanent, "compare"),
+            ("NOPERM", Permanent, "ACL"),
+            ("MOVED", Permanent, "cluster"),
+            ("ERR", Permanent, "unknown command"),
         ] {
             let detail = "unknown command 'AUTH', with args beginning with: 'ann' 'hun@ter2'.";
             let error = address.error_of_server(code, detail);

@@ -106,7 +106,7 @@ impl Session {
             None => {
                 // Connecting continues, for the next call.
                 self.connecting = Some(connecting);
-                Err(address.error(ErrorKind::Passing, LATE))
+                Err(address.error(ErrorKind::Transient, LATE))
             }
         }
     }
@@ -130,7 +130,7 @@ impl gate::Session for Session {
                 Value::Nil => GateVerdict::First,
                 Value::BulkString(mark) if mark.starts_with(mark_start.as_bytes()) => GateVerdict::Own,
                 Value::BulkString(_) => GateVerdict::Elsewhere,
-                _ => return Err(address.error(ErrorKind::Lasting, "unexpected reply to SET")),
+                _ => return Err(address.error(ErrorKind::Permanent, "unexpected reply to SET")),
             });
             Ok(())
         })

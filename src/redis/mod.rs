@@ -7,8 +7,8 @@
 //! A server must be Redis 7.0 or later ([`VERSION_MIN`]), and the master if there are replicas. Redis Cluster is not
 //! supported, since it spreads keys over several servers.
 //!
-//! **Failure**: an [`Error`] either passes by itself ([`ErrorKind::Passing`]) or needs a person to act
-//! ([`ErrorKind::Lasting`]); messages contain no secrets. After an error a connection is dropped, since replies may
+//! **Failure**: an [`Error`] is either transient ([`ErrorKind::Transient`]) or needs a person to act
+//! ([`ErrorKind::Permanent`]); messages contain no secrets. After an error a connection is dropped, since replies may
 //! still arrive on it.
 
 mod address;

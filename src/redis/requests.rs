@@ -157,8 +157,8 @@ fn http_error_of(address: &Address, error: &RedisError) -> Error {
 /// Translates an error for the HTTP layer.
 fn http_error(error: super::Error) -> Error {
     match error.kind {
-        ErrorKind::Passing => Error::Unavailable(error.message),
-        ErrorKind::Lasting => Error::Refused(error.message),
+        ErrorKind::Transient => Error::Unavailable(error.message),
+        ErrorKind::Permanent => Error::Refused(error.message),
     }
 }
 

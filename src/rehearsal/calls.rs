@@ -117,8 +117,8 @@ impl Caller {
             Ok(request) => request,
             Err(_) => return decision,
         };
-        if let RememberedOutcome::GivenUp { first_at_ms } = known.kept {
-            let found = FoundCall { first_at_ms, attempts: 0, may_have_acted: true };
+        if let RememberedOutcome::GivenUp { first_attempt_at_ms } = known.kept {
+            let found = FoundCall { first_attempt_at_ms, attempts: 0, may_have_acted: true };
             return match self.carry(id, request, Some(found), wall_ms) {
                 Carried::Out | Carried::InInbox => {
                     Decision { verdict: Verdict::Forwarded, action: crate::dedup::Action::Forward, ..decision }

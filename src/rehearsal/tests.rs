@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{Difference, run_case};
 use crate::dedup::{self, Action, Format, Identity, IdentityPart, Reason, Rules, Verdict, Version};
 use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TIMESTAMP_MS};
-use crate::topology::{Ending, Input, Output, Start, TestCase, Topology};
+use crate::topology::{Destination, Input, Output, Start, TestCase, Topology};
 
 fn path(text: &str) -> dedup::Path {
     dedup::Path::parse(text).unwrap()
@@ -22,7 +22,7 @@ fn payments() -> Topology {
         input: Input::Topics(vec!["payments".to_owned()]),
         start: Start::Earliest,
         rules: Arc::new(Rules::new(identity, Some(Version::integer(path("value.v"))))),
-        ending: Ending::Output(Output::to("payments.unique")),
+        destination: Destination::Output(Output::to("payments.unique")),
         gate: None,
         dead_letter: "payments.dead_letter".to_owned(),
         audit: None,

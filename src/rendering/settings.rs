@@ -63,7 +63,7 @@ pub fn sink(topology: &Topology, creates: bool) -> Result<Option<Arc<dyn Sink>>,
 pub fn gate(topology: &Topology) -> Result<Option<Arc<dyn Gate>>, effect::Error> {
     let Some(gate) = &topology.gate else { return Ok(None) };
     let address = redis::Address::read(gate.url.reveal()).map_err(|problem| effect::Error {
-        kind: effect::ErrorKind::Lasting,
+        kind: effect::ErrorKind::Permanent,
         message: format!("`gate.redis.url` is not the address of a server of Redis: {problem}"),
     })?;
     let settings = redis::gate::Settings { address, name: gate.name.clone(), retention_ms: gate.retention_ms };

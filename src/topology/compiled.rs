@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::cases::TestCase;
-use super::ending::{Ending, Existing, Output};
+use super::destination::{Destination, Existing, Output};
 use super::gate::Gate;
 use super::input::{Input, Start};
 use super::sink::{self, Sink};
@@ -25,7 +25,7 @@ pub struct Topology {
     /// How records are identified and judged.
     pub rules: Arc<Rules>,
     /// Where new records go.
-    pub ending: Ending,
+    pub destination: Destination,
     /// Who is asked whether an identity was passed on elsewhere.
     pub gate: Option<Gate>,
     /// The topic for records that a person should look at.
@@ -124,17 +124,17 @@ impl Topology {
 
     /// Its output, if it ends in one.
     pub fn output(&self) -> Option<&Output> {
-        match &self.ending {
-            Ending::Output(output) => Some(output),
-            Ending::Sink(_) => None,
+        match &self.destination {
+            Destination::Output(output) => Some(output),
+            Destination::Sink(_) => None,
         }
     }
 
     /// Its sink, if it ends in one.
     pub fn sink(&self) -> Option<&Sink> {
-        match &self.ending {
-            Ending::Output(_) => None,
-            Ending::Sink(sink) => Some(sink),
+        match &self.destination {
+            Destination::Output(_) => None,
+            Destination::Sink(sink) => Some(sink),
         }
     }
 

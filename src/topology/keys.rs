@@ -4,7 +4,7 @@
 use crate::dedup::{Action, Format, OnNull, Reads, Refresh};
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 
-use super::ending::Existing;
+use super::destination::Existing;
 use super::input::Start;
 use super::presets;
 use super::sink::terms::OnDuplicate;

@@ -144,7 +144,7 @@ fn report_shared_output(first: &Loaded, second: &Loaded, report: &mut Report) {
     let label = format!("{} writes there too", other.path.display());
     let help = "what both let through comes out twice: name another topic, or write `existing: append` under `output` \
                 of each if that is meant";
-    report.mistake((&at.file, at.marks.ending), message, label, help);
+    report.mistake((&at.file, at.marks.destination), message, label, help);
 }
 
 /// Whether two topologies share a gate although one reads what the other writes.

@@ -47,7 +47,7 @@
 pub mod cases;
 mod compile;
 mod compiled;
-pub mod ending;
+pub mod destination;
 mod expand;
 pub mod gate;
 mod input;
@@ -61,7 +61,7 @@ mod spec;
 
 pub use cases::TestCase;
 pub use compiled::Topology;
-pub use ending::{Ending, Existing, Output};
+pub use destination::{Destination, Existing, Output};
 pub use gate::Gate;
 pub use input::{Input, Pattern, Start};
 pub use load::{Loaded, load, load_all, load_run};

@@ -310,7 +310,7 @@ fn new_topic_of_a_pattern_can_have_a_problem() {
     assert!(topology.problem_with("x").unwrap().contains("dead letters"));
     assert!(topology.problem_with(&"a".repeat(240)).unwrap().contains("too long"));
     let pattern = topology.input.clone();
-    let feeding = Topology { ending: Ending::Output(Output::to("{topic}x")), input: pattern, ..topology };
+    let feeding = Topology { destination: Destination::Output(Output::to("{topic}x")), input: pattern, ..topology };
     assert!(feeding.problem_with("a").unwrap().contains("read it again"));
 }
 

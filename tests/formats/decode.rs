@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use ratchet::format::{
-    Acknowledgement, Command, CommandId, EntryRef, OffsetMetadata, Order, POSITION_KEY, PositionRecord, StoreMeta,
-    Token, hex as digits,
+    Acknowledgement, Command, CommandId, EntryRef, Instruction, OffsetMetadata, POSITION_KEY, PositionRecord,
+    StoreMeta, Token, hex as digits,
 };
 use serde_json::{Value, json};
 
@@ -85,13 +85,13 @@ pub fn metadata(metadata: &OffsetMetadata) -> Value {
 
 /// A command's fields, with its id.
 pub fn command(key: &[u8], command: &Command) -> Value {
-    let Order::Settle { identity, by_hand } = &command.order;
+    let Instruction::Settle { identity_key, decision } = &command.instruction;
     json!({
         "id": CommandId::of_command(key).expect("it is the key of one").0.to_string(),
         "topic_id": hex(&command.topic_id),
         "at_ms": command.at_ms,
-        "settles": hex(identity),
-        "by_hand": format!("{by_hand:?}"),
+        "settles": hex(identity_key),
+        "by_hand": format!("{decision:?}"),
     })
 }
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use ratchet::format::{
-    Acknowledgement, ByHand, ChangelogOffset, Command, CommandId, Contents, ContentsList, DIGEST_TAGS, Digest,
-    EntryRef, OffsetMetadata, Order, Outcome, PositionRecord, Reached, Scope, Segment, StoreMeta, Token,
+    Acknowledgement, ChangelogOffset, Command, CommandId, Contents, ContentsList, DIGEST_TAGS, Digest, EntryRef,
+    Instruction, ManualDecision, OffsetMetadata, Outcome, PositionRecord, Reached, Scope, Segment, StoreMeta, Token,
 };
 use serde_json::{Value, json};
 
@@ -172,12 +172,12 @@ fn positions() -> Vec<Value> {
 }
 
 fn commands() -> Vec<Value> {
-    let identities = [b"\x10\x04\x02o7".to_vec(), [&b"\x11"[..], &[0xab; 32]].concat()];
-    let orders = identities.iter().flat_map(|identity| ByHand::ALL.map(|by_hand| (identity.clone(), by_hand)));
-    let each = orders.enumerate().map(|(number, (identity, by_hand))| {
+    let identity_keys = [b"\x10\x04\x02o7".to_vec(), [&b"\x11"[..], &[0xab; 32]].concat()];
+    let settled = identity_keys.iter().flat_map(|key| ManualDecision::ALL.map(|decision| (key.clone(), decision)));
+    let each = settled.enumerate().map(|(number, (identity_key, decision))| {
         let id = CommandId(0x0123_4567_89ab_cdef_0000_0000_0000_0000 + number as u128);
         let (topic_id, at_ms) = (*b"0123456789abcdef", 1_700_000_000_000 + number as i64);
-        let command = Command { topic_id, at_ms, order: Order::Settle { identity, by_hand } };
+        let command = Command { topic_id, at_ms, instruction: Instruction::Settle { identity_key, decision } };
         let key = id.key().into_bytes();
         json!({"key": hex(&key), "bytes": hex(&command.encode()), "is": decode::command(&key, &command)})
     });

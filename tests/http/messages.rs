@@ -165,7 +165,7 @@ fn settings_that_cannot_be_are_refused() {
     for (change, words) in cases {
         let error = with(change).expect_err(words);
         assert!(error.message.contains(words), "{error}");
-        assert_eq!(error.kind, ratchet::effect::ErrorKind::Lasting);
+        assert_eq!(error.kind, ratchet::effect::ErrorKind::Permanent);
     }
     assert!(with(&|_| ()).is_ok());
 }

@@ -205,7 +205,7 @@ fn claim_does_not_wait_for_long() {
     let start = std::time::Instant::now();
     let error = session.claim(&key(0), true).expect_err("it is held");
     assert!(start.elapsed().as_millis() < 500, "{:?}", start.elapsed());
-    assert_eq!(error.kind, ErrorKind::Passing, "{error}");
+    assert_eq!(error.kind, ErrorKind::Transient, "{error}");
     assert!(error.message.contains("55P03"), "{error}");
     holder.run("commit");
     let claimed = session.claim(&key(0), true).unwrap().expect("it is there");
@@ -227,7 +227,7 @@ fn claims_at_the_same_moment_take_turns() {
                         loop {
                             match session.claim(&key(0), true) {
                                 Ok(claimed) => break claimed.expect("it may be inserted").row.mark.epoch,
-                                Err(error) => assert_eq!(error.kind, ErrorKind::Passing, "{error}"),
+                                Err(error) => assert_eq!(error.kind, ErrorKind::Transient, "{error}"),
                             }
                         }
                     })
@@ -248,8 +248,8 @@ fn row_with_a_strange_token_needs_a_person() {
     Task::claim(&mut *session, 0);
     database.run("update ratchet.position set token = 'nonsense'");
     let error = session.claim(&key(0), true).expect_err("it cannot be read");
-    assert_eq!(error.kind, ErrorKind::Lasting);
-    assert_eq!(session.look(&[key(0)]).expect_err("it cannot be read").kind, ErrorKind::Lasting);
+    assert_eq!(error.kind, ErrorKind::Permanent);
+    assert_eq!(session.look(&[key(0)]).expect_err("it cannot be read").kind, ErrorKind::Permanent);
     assert_eq!(database.value("select epoch from ratchet.position"), "1");
 }
 

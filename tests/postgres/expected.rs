@@ -107,7 +107,7 @@ fn row_that_a_policy_does_not_let_in_is_refused_and_a_missing_grant_holds() {
     let mut task = Task::claim(&mut *of_grant, 1);
     match task.commit(&mut *of_grant, &each(&["1"])) {
         Err(CommitError::Held(error)) => {
-            assert_eq!(error.kind, ErrorKind::Lasting);
+            assert_eq!(error.kind, ErrorKind::Permanent);
             assert!(error.message.contains("permission denied") && error.message.contains("42501"), "{error}");
         }
         other => panic!("{other:?}"),

@@ -11,7 +11,7 @@ use crate::postgres::task::{Task, key, session, settings, settings_of, with_inbo
 #[track_caller]
 fn refused(settings: &Settings) -> Error {
     let error = session(settings).claim(&key(0), true).expect_err("it is refused");
-    assert_eq!(error.kind, ErrorKind::Lasting, "{error}");
+    assert_eq!(error.kind, ErrorKind::Permanent, "{error}");
     error
 }
 

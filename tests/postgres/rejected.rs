@@ -240,7 +240,7 @@ fn error_of_a_statement_needs_a_person() {
     for _ in 0..2 {
         let failed = task.commit(&mut *session, &each(&["2"])).expect_err("the table is gone");
         let CommitError::Held(error) = failed else { panic!("{failed:?}") };
-        assert_eq!(error.kind, ErrorKind::Lasting, "{error}");
+        assert_eq!(error.kind, ErrorKind::Permanent, "{error}");
         assert!(error.message.contains("\"t\" does not exist"), "{error}");
     }
     database.run("alter table u rename to t; drop role reader");
@@ -266,7 +266,7 @@ fn doubtful_error_blames_a_record_where_another_passes() {
     for all in [each(&["-1"]), effects(&[&[(0, &["-1"])], &[(1, &[])]])] {
         let failed = task.commit(&mut *session, &all).expect_err("nothing passes");
         let CommitError::Held(error) = failed else { panic!("{failed:?}") };
-        assert_eq!(error.kind, ErrorKind::Lasting, "{error}");
+        assert_eq!(error.kind, ErrorKind::Permanent, "{error}");
         assert!(error.message.contains("no debts"), "{error}");
     }
     // What is certain is named first.

@@ -307,7 +307,7 @@ fn unknown_tables_and_columns_are_named() {
         let mut task = Task::claim(&mut *session, 0);
         let failed = task.commit(&mut *session, &effects(&[&[(0, &["{}"])]])).expect_err("it is not there");
         let CommitError::Held(error) = failed else { panic!("{failed:?}") };
-        assert_eq!(error.kind, ErrorKind::Lasting);
+        assert_eq!(error.kind, ErrorKind::Permanent);
         assert!(error.message.contains(words) && error.message.contains("upsert into"), "{error}");
     }
 }

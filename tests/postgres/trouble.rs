@@ -16,9 +16,9 @@ use crate::until::{DEADLINE, within};
 const INSERT: &str = "insert into t values ($1)";
 
 #[track_caller]
-fn passing(failed: CommitError, words: &str) {
+fn assert_transient(failed: CommitError, words: &str) {
     let CommitError::Held(error) = failed else { panic!("{failed:?}") };
-    assert_eq!(error.kind, ErrorKind::Passing, "{error}");
+    assert_eq!(error.kind, ErrorKind::Transient, "{error}");
     assert!(error.message.contains(words), "{error}");
 }
 
@@ -38,7 +38,7 @@ fn lost_answer_to_commit_is_unknown() {
     let failed = task.commit(&mut *session, &each(&["1"])).expect_err("the answer is lost");
     assert!(proxy.has_lost(), "the fault was reached");
     let CommitError::Unknown(error) = failed else { panic!("{failed:?}") };
-    assert_eq!(error.kind, ErrorKind::Passing);
+    assert_eq!(error.kind, ErrorKind::Transient);
     within(DEADLINE, "the commit", || (database.value("select count(*) from t") == "1").then_some(()));
     let claimed = session.claim(&key(0), true).expect("it connects again").expect("it is there");
     assert_eq!((claimed.row.mark.epoch, claimed.row.mark.token), (2, Some(token(1))));
@@ -53,7 +53,7 @@ fn connection_lost_before_commit_leaves_nothing() {
     let mut session = session(&through(&proxy, &database));
     let mut task = Task::claim(&mut *session, 0);
     proxy.lose_the_answer_to(b"begin");
-    passing(task.commit(&mut *session, &each(&["1"])).expect_err("it is cut off"), "connection");
+    assert_transient(task.commit(&mut *session, &each(&["1"])).expect_err("it is cut off"), "connection");
     assert!(proxy.has_lost(), "the fault was reached");
     assert_eq!(task.commit(&mut *session, &each(&["2"])), Ok(vec![]));
     assert_eq!(database.rows("select v from t"), ["2"]);
@@ -88,7 +88,7 @@ fn terminated_process_leaves_nothing() {
     let mut task = Task::claim(&mut *session, 0);
     let all = each(&["1"]);
     let failed = session.commit(&[task.step(&all)], &mut Killing(&database)).expect_err("it is terminated");
-    passing(failed, "terminating connection");
+    assert_transient(failed, "terminating connection");
     assert_eq!(task.commit(&mut *session, &each(&["2"])).map(|answers| answers.len()), Ok(1));
     assert_eq!(database.rows("select v from t"), ["2"]);
 }
@@ -101,7 +101,7 @@ fn idle_session_that_was_terminated_connects_again() {
     let mut task = Task::claim(&mut *session, 0);
     Killing(&database).redo(0, &[]);
     let failed = task.commit(&mut *session, &each(&["1"])).expect_err("it is terminated");
-    passing(failed, "connection");
+    assert_transient(failed, "connection");
     assert_eq!(task.commit(&mut *session, &each(&["1"])), Ok(vec![]));
 }
 
@@ -138,7 +138,7 @@ fn deadlock_passes() {
     });
     other.run("update t set v = 10 where id = 1; commit");
     let (failed, mut session, mut task) = committing.join().expect("it does not panic");
-    passing(failed, "40P01");
+    assert_transient(failed, "40P01");
     assert_eq!(task.commit(&mut *session, &effects(&[&[(0, &[]), (1, &[])]])), Ok(vec![]));
     assert_eq!(database.rows("select v from t order by id"), ["11", "11"]);
 }
@@ -155,7 +155,7 @@ fn serialization_failure_passes() {
     );
     let mut session = session(&settings(&database, &[(INSERT, 1)]));
     let mut task = Task::claim(&mut *session, 0);
-    passing(task.commit(&mut *session, &each(&["1", "2"])).expect_err("the first one"), "40001");
+    assert_transient(task.commit(&mut *session, &each(&["1", "2"])).expect_err("the first one"), "40001");
     assert_eq!(task.commit(&mut *session, &each(&["1", "2"])), Ok(vec![]));
 }
 
@@ -170,7 +170,7 @@ fn refusal_that_does_not_repeat_itself_blames_nobody() {
     );
     let mut session = session(&settings(&database, &[(INSERT, 1)]));
     let mut task = Task::claim(&mut *session, 0);
-    passing(task.commit(&mut *session, &each(&["1"])).expect_err("the first time"), "once");
+    assert_transient(task.commit(&mut *session, &each(&["1"])).expect_err("the first time"), "once");
     assert_eq!(task.commit(&mut *session, &each(&["1"])), Ok(vec![]));
 }
 
@@ -184,7 +184,7 @@ fn lock_is_not_waited_for_for_ever() {
     let holder = database.session();
     holder.run("begin; lock table t");
     let start = Instant::now();
-    passing(task.commit(&mut *session, &each(&["2"])).expect_err("it is locked"), "55P03");
+    assert_transient(task.commit(&mut *session, &each(&["2"])).expect_err("it is locked"), "55P03");
     assert!((3..15).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
     holder.run("rollback");
     assert_eq!(task.commit(&mut *session, &each(&["2"])), Ok(vec![]));
@@ -224,7 +224,7 @@ fn frozen_owner_is_given_up_by_the_server() {
     let claimed = loop {
         match heir.claim(&key(0), true) {
             Ok(claimed) => break claimed.expect("it is there"),
-            Err(error) => assert_eq!(error.kind, ErrorKind::Passing, "{error}"),
+            Err(error) => assert_eq!(error.kind, ErrorKind::Transient, "{error}"),
         }
         assert!(start.elapsed() < Duration::from_secs(30), "the server gives it up");
         thread::sleep(Duration::from_millis(100));
@@ -233,7 +233,7 @@ fn frozen_owner_is_given_up_by_the_server() {
     assert_eq!((claimed.row.mark.epoch, claimed.row.mark.token), (2, None));
     wake.send(()).expect("it waits");
     let failed = owner.join().expect("it does not panic").expect_err("it was given up");
-    passing(failed, "25P03");
+    assert_transient(failed, "25P03");
     assert_eq!(database.value("select count(*) from t"), "0");
 }
 
@@ -254,7 +254,7 @@ fn changed_table_is_prepared_anew() {
     database.run("alter table t alter v type text, add w int default 5");
     let mut answers = task.commit(&mut *session, &each(&["2"]));
     if let Err(failed) = answers {
-        passing(failed, "");
+        assert_transient(failed, "");
         answers = task.commit(&mut *session, &each(&["2"]));
     }
     let row = "{\"v\":\"2\",\"w\":5}".to_owned();
@@ -274,7 +274,7 @@ fn altered_columns_are_noticed() {
     assert_eq!(task.commit(&mut *session, &all("abc")), Ok(vec![]));
     database.run("alter table t alter v type varchar(9); alter table u alter x type varchar(9)");
     // A refusal by what was prepared before is not the last word.
-    passing(task.commit(&mut *session, &all("abcdef")).expect_err("it is refused once"), "not a second time");
+    assert_transient(task.commit(&mut *session, &all("abcdef")).expect_err("it is refused once"), "not a second time");
     assert_eq!(task.commit(&mut *session, &all("abcdef")), Ok(vec![]));
     database.run("alter table u add y int");
     session.look(&[key(0)]).expect("it answers");
@@ -295,7 +295,7 @@ fn statements_are_prepared_anew_where_they_cannot_be_carried_out() {
         database.run(&format!("alter table u {change}"));
         let failed = task.commit(&mut *session, &all("2")).expect_err("it is out of date");
         let CommitError::Held(error) = &failed else { panic!("{failed:?}") };
-        assert_eq!(error.kind, ErrorKind::Lasting, "{error}");
+        assert_eq!(error.kind, ErrorKind::Permanent, "{error}");
         let n = (number + 3).to_string();
         assert_eq!(task.commit(&mut *session, &all(&n)), Ok(vec![]), "{change}");
         assert_eq!(database.rows("select id, n from u"), [format!("1|{n}")]);
@@ -317,7 +317,7 @@ fn silent_server_is_given_up_once() {
     let failed = task.commit(&mut *session, &each(&["2"; 500]));
     let took = start.elapsed();
     kafka::signal_by_number(process, libc::SIGCONT).expect("it is still there");
-    passing(failed.expect_err("nothing comes"), "has not answered");
+    assert_transient(failed.expect_err("nothing comes"), "has not answered");
     assert!((25..45).contains(&took.as_secs()), "{took:?}");
     let claimed = session.claim(&key(0), true).expect("another connection is made").expect("it is there");
     assert_eq!(claimed.row.mark.token, Some(token(1)));
@@ -333,7 +333,7 @@ fn deallocated_statements_are_prepared_anew() {
     let mut task = Task::claim(&mut *session, 0);
     let forget = || effects(&[&[(0, &[])]]);
     assert_eq!(task.commit(&mut *session, &forget()), Ok(vec![]));
-    passing(task.commit(&mut *session, &forget()).expect_err("they are gone"), "26000");
+    assert_transient(task.commit(&mut *session, &forget()).expect_err("they are gone"), "26000");
     assert_eq!(task.commit(&mut *session, &forget()), Ok(vec![]));
 }
 
@@ -359,12 +359,12 @@ fn server_that_cannot_be_reached_is_waited_for() {
     let url = format!("postgres://postgres@127.0.0.1:1/{}?sslmode=disable", database.name);
     let mut session = session(&settings_of(&url, vec![]));
     let error = session.claim(&key(0), true).expect_err("nobody is there");
-    assert_eq!(error.kind, ErrorKind::Passing, "{error}");
+    assert_eq!(error.kind, ErrorKind::Transient, "{error}");
     let all = each(&[]);
     let mark = ratchet::effect::RowMark { epoch: 1, token: None };
     let key = key(0);
     let step = ratchet::effect::Step { key: &key, mark: &mark, token: token(1), next: 0, effects: &all };
-    passing(session.commit(&[step], &mut Redos::default()).expect_err("nobody is there"), "cannot connect");
+    assert_transient(session.commit(&[step], &mut Redos::default()).expect_err("nobody is there"), "cannot connect");
 }
 
 /// A database that does not accept writes for now.
@@ -376,6 +376,6 @@ fn read_only_database_passes() {
     database.run(&format!("alter database {} set default_transaction_read_only = on", database.name));
     let mut later = crate::postgres::task::session(&settings(&database, &[(INSERT, 1)]));
     let error = later.claim(&key(0), true).expect_err("it is read only");
-    assert_eq!(error.kind, ErrorKind::Passing, "{error}");
+    assert_eq!(error.kind, ErrorKind::Transient, "{error}");
     assert!(error.message.contains("25006"), "{error}");
 }

@@ -42,7 +42,7 @@ fn wrong_password_is_never_shown() {
     }
     let wrong = format!("postgres://{user}:s3cretwrong@127.0.0.1:{port}/{}", database.name);
     let error = connects(&wrong).expect_err("it is wrong");
-    assert_eq!(error.kind, ErrorKind::Lasting);
+    assert_eq!(error.kind, ErrorKind::Permanent);
     assert!(error.message.contains("28P01"), "{error}");
 }
 
@@ -80,7 +80,7 @@ fn certificates_are_checked_as_asked_for() {
         ("localhost", "sslmode=verify-ca&sslrootcert=%2Fnowhere.pem".to_owned(), "/nowhere.pem"),
     ] {
         let error = connects(&url(host, &parameters)).expect_err("it is not to be trusted");
-        assert_eq!(error.kind, ErrorKind::Lasting, "{parameters}: {error}");
+        assert_eq!(error.kind, ErrorKind::Permanent, "{parameters}: {error}");
         assert!(error.message.contains(words), "{parameters}: {error}");
     }
 }
@@ -125,7 +125,7 @@ fn client_may_show_a_certificate() {
             Ok(_) => connects(&url).expect_err("it does not show what is asked for"),
             Err(error) => error,
         };
-        assert_eq!(error.kind, ErrorKind::Lasting, "{url}: {error}");
+        assert_eq!(error.kind, ErrorKind::Permanent, "{url}: {error}");
         assert!(error.message.contains(words), "{url}: {error}");
     }
 }
@@ -145,7 +145,7 @@ fn host_that_accepts_writes_is_found() {
     let claimed = session(&schema).claim(&key(0), true).expect("the second one accepts writes");
     assert_eq!(claimed.expect("it may be inserted").former_epoch, 0);
     let alone = format!("postgres://{user}@127.0.0.1:{}/{name}?target_session_attrs=read-write", replica.port);
-    assert_eq!(connects(&alone).expect_err("it is read only").kind, ErrorKind::Passing);
+    assert_eq!(connects(&alone).expect_err("it is read only").kind, ErrorKind::Transient);
 }
 
 /// A pooler that refuses settings of its sessions, as PgBouncer does.
@@ -164,6 +164,6 @@ fn pooler_that_refuses_settings_is_named() {
         let _ = client.write_all(&answer);
     });
     let error = connects(&format!("postgres://me@127.0.0.1:{port}/db?sslmode=disable")).expect_err("it is refused");
-    assert_eq!(error.kind, ErrorKind::Lasting, "{error}");
+    assert_eq!(error.kind, ErrorKind::Permanent, "{error}");
     assert!(error.message.contains("pooler"), "{error}");
 }

@@ -21,7 +21,7 @@ type Protocols = &'static [&'static [u8]];
 
 /// Speaks TLS with a proxy whose certificate has to be of this authority.
 async fn trusting(proxy: &Proxy, authority: &Authority, protocols: Protocols) -> io::Result<TlsStream<TcpStream>> {
-    let config = ratchet::tls::client(Some(&authority.file()), protocols).now().unwrap();
+    let config = ratchet::tls::client(Some(&authority.file()), protocols).current().unwrap();
     let stream = TcpStream::connect(proxy.address).await?;
     TlsConnector::from(config).connect(ServerName::try_from("localhost").unwrap(), stream).await
 }

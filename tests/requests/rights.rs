@@ -1,6 +1,7 @@
-//! Goal: with the rights on PostgreSQL that the page names a role can do what it is there for, and cannot touch the table.
+//! Goal: with the rights on PostgreSQL that the page names a role can do what it is there for, and cannot touch the
+//! table.
 
-use ratchet::http::request::by_hand::{Decision, Listed, SeenAs, Settle, Settled};
+use ratchet::http::request::operator::{Decision, ListFilter, RequestStatus, Settle, Settled};
 use ratchet::http::request::{Error, Fingerprint, Found, OnInDoubt, Store, Token, Wanted};
 use ratchet::postgres::requests::Requests;
 
@@ -150,13 +151,16 @@ fn people_settle_with_their_rights_and_cannot_touch_the_table() {
     let doubted = Wanted { lease: std::time::Duration::ZERO, on_in_doubt: OnInDoubt::Refuse, ..wanted(new_id(), 1) };
     assert_eq!(scene.calls.soon(scene.owner.reserve(&doubted)), Ok(NEW));
     scene.grant("PROXY");
-    let all = Listed { begins: String::new(), answered: true, max: 10 };
+    let all = ListFilter { id_prefix: String::new(), answered: true, max: 10 };
     let refused = scene.calls.soon(scene.limited.list(&all));
     assert!(matches!(&refused, Err(Error::Refused(text)) if text.contains("list_requests")), "{refused:?}");
     scene.grant("PERSON");
     scene.assert_no_table();
     let seen = scene.calls.soon(scene.limited.list(&all)).expect("it may");
-    assert_eq!(seen.iter().map(|seen| (seen.id, seen.state)).collect::<Vec<_>>(), [(doubted.held.id, SeenAs::InDoubt)]);
+    assert_eq!(
+        seen.iter().map(|seen| (seen.id, seen.state)).collect::<Vec<_>>(),
+        [(doubted.held.id, RequestStatus::InDoubt)]
+    );
     let decision = Decision::Answer(answer(200, "by hand"));
     let settled = scene.calls.soon(scene.limited.settle(doubted.held.id, &decision, Token(rand::random())));
     assert_eq!(settled, Ok(Settled::Answered));

@@ -124,7 +124,7 @@ fn stuck_reservation_is_resolved() {
     let test = format!("{TWICE}  expect: [forwarded, duplicate]\n");
     let resumed = |sink: &str, after_ms: i64| {
         let policy = calling(sink, &test).calls().unwrap().policy.clone();
-        call::resume(&policy, FoundCall { first_at_ms: 0, attempts: 1, may_have_acted: true }, now(after_ms)).1
+        call::resume(&policy, FoundCall { first_attempt_at_ms: 0, attempts: 1, may_have_acted: true }, now(after_ms)).1
     };
     let (again, doubt) = (Action::SendAt(Duration::ZERO), Action::Settle(Outcome::InDoubt));
     // Within the key's window it goes on, beyond it nobody knows.

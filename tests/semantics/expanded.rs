@@ -1,5 +1,5 @@
-//! What `check --expand` prints. Goal: for every preset, every ending and every record of the corpora, it decides and
-//! renders as the topology that it came from, and prints itself.
+//! What `check --expand` prints. Goal: for every preset, every destination and every record of the corpora, it decides
+//! and renders as the topology that it came from, and prints itself.
 
 use std::fmt::Write as _;
 
@@ -14,8 +14,8 @@ use crate::real;
 use crate::task::{Given, load};
 
 const WALL_MS: i64 = 7_000_000_000_000;
-/// The endings, with whether a row has to be an object there.
-const ENDINGS: [(&str, bool); 6] = [
+/// The destinations, with whether a row has to be an object there.
+const DESTINATIONS: [(&str, bool); 6] = [
     ("output: {topic: out}\n", false),
     ("sink: {postgres: {url: 'postgres://db/shop', table: {name: t, key: [id]}}}\n", true),
     (
@@ -50,9 +50,9 @@ const OWN: [&str; 7] = [
     "version: {of: {first_of: [value.ts_ms, value.ts, meta.offset]}, as: integer}\n",
 ];
 
-/// Whether a topology with this preset and this ending may hold this block.
-fn may_have(preset: &Preset, ending: &str, own: &str) -> bool {
-    let calls = ["sink: {http", "sink: {handler"].iter().any(|sink| ending.starts_with(sink));
+/// Whether a topology with this preset and this destination may hold this block.
+fn may_have(preset: &Preset, destination: &str, own: &str) -> bool {
+    let calls = ["sink: {http", "sink: {handler"].iter().any(|sink| destination.starts_with(sink));
     match own.split(':').next() {
         // A sink that calls compares requests.
         Some("contents") => !calls,
@@ -113,7 +113,7 @@ fn compare(text: &str, histories: &[(String, Vec<Given>)], tried: &mut Tried) {
     let again = load(&printed).unwrap_or_else(|diagnostics| panic!("{printed}{}", diagnostics.render(false)));
     assert_eq!(again.topology.rules.digest(), loaded.topology.rules.digest(), "{text}");
     assert_eq!(again.topology.rules, loaded.topology.rules, "{text}");
-    assert_eq!(again.topology.ending, loaded.topology.ending, "{text}");
+    assert_eq!(again.topology.destination, loaded.topology.destination, "{text}");
     assert_eq!(again.expanded(), printed, "{text}");
     tried.topologies += 1;
     for (path, records) in histories {
@@ -126,14 +126,14 @@ fn compare(text: &str, histories: &[(String, Vec<Given>)], tried: &mut Tried) {
 }
 
 /// A topology's text; `None` if it cannot be had.
-fn topology(preset: &Preset, (ending, needs_row): (&str, bool), own: &str) -> Option<String> {
-    if needs_row && preset.rows().is_err() || !may_have(preset, ending, own) {
+fn topology(preset: &Preset, (destination, needs_row): (&str, bool), own: &str) -> Option<String> {
+    if needs_row && preset.rows().is_err() || !may_have(preset, destination, own) {
         return None;
     }
     // A sink repeats no effect: there the ties that a preset lets pass have to be dropped.
     let passes = preset.text.contains("\non_equal: forward\n");
-    let equal = if passes && ending.starts_with("sink:") { "on_equal: drop\n" } else { "" };
-    Some(format!("preset: {}\n{equal}{own}{ending}", preset.pinned()))
+    let equal = if passes && destination.starts_with("sink:") { "on_equal: drop\n" } else { "" };
+    Some(format!("preset: {}\n{equal}{own}{destination}", preset.pinned()))
 }
 
 #[test]
@@ -142,8 +142,8 @@ fn expanded_topology_decides_and_renders_as_the_one_that_it_came_from() {
     assert!(histories.len() > 50, "only {}", histories.len());
     let mut tried = Tried::default();
     for preset in presets::ALL {
-        for ending in ENDINGS {
-            if let Some(text) = topology(preset, ending, "") {
+        for destination in DESTINATIONS {
+            if let Some(text) = topology(preset, destination, "") {
                 compare(&text, &histories, &mut tried);
             }
         }
@@ -163,8 +163,8 @@ fn expanded_topology_with_own_blocks_decides_and_renders_as_the_one_that_it_came
     let mut tried = Tried::default();
     for (number, preset) in presets::ALL.iter().enumerate() {
         for (nth, own) in OWN.into_iter().enumerate() {
-            for (at, ending) in ENDINGS.into_iter().enumerate() {
-                let Some(text) = topology(preset, ending, own) else { continue };
+            for (at, destination) in DESTINATIONS.into_iter().enumerate() {
+                let Some(text) = topology(preset, destination, own) else { continue };
                 let part = histories.iter().skip((number + nth + at) % PARTS).step_by(PARTS);
                 compare(&text, &part.cloned().collect::<Vec<_>>(), &mut tried);
             }

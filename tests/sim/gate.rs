@@ -169,7 +169,7 @@ struct Client {
 }
 
 fn unavailable(message: &str) -> Error {
-    Error { kind: ErrorKind::Passing, message: message.to_owned() }
+    Error { kind: ErrorKind::Transient, message: message.to_owned() }
 }
 
 impl Client {

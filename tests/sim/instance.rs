@@ -12,7 +12,7 @@ use ratchet::effect::gate::Gate;
 use ratchet::engine::capacity::Capacity;
 use ratchet::engine::catalog::Catalog;
 use ratchet::engine::context::{Context, Proven, backoff};
-use ratchet::engine::control::{self, LatestView};
+use ratchet::engine::control::{self, LatestBounds};
 use ratchet::engine::held_up::HeldUp;
 use ratchet::engine::ids::Ids;
 use ratchet::engine::limits::Limits;
@@ -104,7 +104,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
             .as_ref()
             .map(|_| -> Arc<dyn Gate> { Arc::new(Simulated { process: process.clone() }) }),
         provider: plan.provider.map(|calls| provider::of(process, (calls.by, calls.agreed), CHANGELOG)),
-        commands: LatestView::default(),
+        control_topic: LatestBounds::default(),
         clock: Arc::new(process.clone()),
         held_up: HeldUp::default(),
         proven: Proven::default(),

@@ -124,7 +124,7 @@ pub mod request;
 
 pub use calls::{Called, Calls, Control};
 pub use contents::{CONTENTS_MAX, Contents, ContentsList, DIGEST_BYTES, DIGEST_TAGS, Digest, KnownContents};
-pub use control::{Acknowledgement, ByHand, CONTROL_FORMAT, Command, CommandId, Order, Outcome};
+pub use control::{Acknowledgement, CONTROL_FORMAT, Command, CommandId, Instruction, ManualDecision, Outcome};
 pub use murmur2::key_hash;
 pub use offset_metadata::{METADATA_FORMAT, OffsetMetadata};
 pub use redo::{REDO_FORMAT, Redo, RedoRecord, RedoWriter};

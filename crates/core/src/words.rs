@@ -1,4 +1,4 @@
-//! Numbers with their nouns, and what errors say, for messages.
+//! Numbers with their nouns, and the texts of errors, for messages.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -18,8 +18,8 @@ pub fn agreeing<'w, N: PartialEq + From<u8>>(count: N, one: &'w str, several: &'
     if count == N::from(1) { one } else { several }
 }
 
-/// What an error says and what it comes from, as messages have it.
-pub fn said(error: &dyn Error) -> String {
+/// An error's message and those of its causes, for a message of ratchet's.
+pub fn error_text(error: &dyn Error) -> String {
     let mut text = in_lower_case(&error.to_string());
     let mut source = error.source();
     while let Some(error) = source {

@@ -40,8 +40,8 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use crate::lock::FileLock;
-use crate::request::by_hand::{Decision, Listed, Seen, Settle, Settled};
 use crate::request::entry;
+use crate::request::operator::{Decision, ListFilter, ListedRequest, Settle, Settled};
 use crate::request::{Answer, Error, Found, Held, Id, Kept, Reply, Store, Token, Wanted};
 
 mod database;
@@ -251,11 +251,11 @@ impl Store for Requests {
 }
 
 impl Settle for Requests {
-    fn list<'a>(&'a self, wanted: &'a Listed) -> Reply<'a, Vec<Seen>> {
-        let (shared, wanted) = (Arc::clone(&self.shared), wanted.clone());
+    fn list<'a>(&'a self, filter: &'a ListFilter) -> Reply<'a, Vec<ListedRequest>> {
+        let (shared, filter) = (Arc::clone(&self.shared), filter.clone());
         // Listing reads all entries, and must not delay other tasks.
         Box::pin(async {
-            tokio::task::spawn_blocking(move || shared.list(&wanted)).await.map_err(|_| closing_error())?
+            tokio::task::spawn_blocking(move || shared.list(&filter)).await.map_err(|_| closing_error())?
         })
     }
 
@@ -279,15 +279,15 @@ impl Shared {
     }
 
     /// Lists requests as they were written when the listing began. Damaged entries are left out.
-    fn list(&self, wanted: &Listed) -> Result<Vec<Seen>, Error> {
+    fn list(&self, filter: &ListFilter) -> Result<Vec<ListedRequest>, Error> {
         let (database, run, now_ms) = self.writer().view()?;
-        let mut seen = Vec::new();
+        let mut requests = Vec::new();
         database.each_entry(|id, entry| {
             let entry = entry.inspect_err(|error| tracing::warn!(%error, "a request cannot be read")).ok();
-            let request = entry.and_then(|entry| entry::seen(id, &entry, run, now_ms));
-            seen.extend(request.filter(|request| wanted.has(request)));
+            let request = entry.and_then(|entry| entry::listed_request(id, &entry, run, now_ms));
+            requests.extend(request.filter(|request| filter.matches(request)));
         })?;
-        Ok(wanted.sorted(seen))
+        Ok(filter.first_of(requests))
     }
 
     /// Carries out the queued changes, until the queue is closed.

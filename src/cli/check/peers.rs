@@ -162,10 +162,10 @@ mod tests {
 
     #[test]
     fn remote_peers_that_are_not_authenticated_are_named() {
-        let topology = |ending: &str| {
+        let topology = |destination: &str| {
             let text = format!(
                 "name: t\ninput: {{topics: [in], value_format: json}}\nidentity: value.id\npartitioned_by_identity: true\n\
-                 {ending}\n"
+                 {destination}\n"
             );
             let environment = Fake::default().with_file("t.yaml", &text);
             let loaded = crate::topology::load(Path::new("t.yaml"), &environment);
@@ -187,10 +187,10 @@ mod tests {
             (gate("rediss://cache:6379"), ""),
             (gate("redis://localhost:6379"), ""),
         ];
-        for (ending, words) in cases {
-            let notes = notes(&topology(&ending));
-            assert_eq!(notes.is_empty(), words.is_empty(), "{ending}: {notes:?}");
-            assert!(notes.iter().all(|note| note.contains(words)), "{ending}: {notes:?}");
+        for (destination, words) in cases {
+            let notes = notes(&topology(&destination));
+            assert_eq!(notes.is_empty(), words.is_empty(), "{destination}: {notes:?}");
+            assert!(notes.iter().all(|note| note.contains(words)), "{destination}: {notes:?}");
         }
     }
 

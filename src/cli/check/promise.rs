@@ -1,18 +1,18 @@
-//! What `ratchet check` says of a topology's ending: what is promised and what that rests on, for a sink what each kind
-//! of record causes there, and what a gate is.
+//! What `ratchet check` says of a topology's destination: what is promised and what that rests on, for a sink what each
+//! kind of record causes there, and what a gate is.
 
 use crate::dedup::{Action, Format, Kind, OnNull, Rules};
 use crate::rendering::{described, show_places};
 use crate::topology::gate::{Gate, OnUnavailable};
 use crate::topology::sink::{Command, Inbox, Parameter, Postgres, Sink, Statement};
-use crate::topology::{Ending, Topology};
+use crate::topology::{Destination, Topology};
 use crate::yaml::units::show_duration_ms;
 
 use super::calls;
 
 /// What is promised, in one sentence.
 pub fn promise(topology: &Topology) -> String {
-    let promised = of_ending(topology);
+    let promised = destination_promise(topology);
     match &topology.gate {
         None => promised,
         Some(_) => format!(
@@ -35,14 +35,14 @@ pub fn gate_line(topology: &Topology) -> Option<String> {
     ))
 }
 
-fn of_ending(topology: &Topology) -> String {
-    match &topology.ending {
-        Ending::Output(_) => {
+fn destination_promise(topology: &Topology) -> String {
+    match &topology.destination {
+        Destination::Output(_) => {
             "exactly once, for readers with isolation.level=read_committed: what is forwarded and what \
                               is remembered are one Kafka transaction"
                 .to_owned()
         }
-        Ending::Sink(sink) => match &**sink {
+        Destination::Sink(sink) => match &**sink {
             Sink::Postgres(Postgres { inbox, .. }) => {
                 format!("{}{}", of_postgres(inbox.as_ref()), unversioned(&topology.rules, inbox.is_some()))
             }

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use super::{Where, digits};
 use crate::cli::Failure;
 use crate::cli::listing::{or_none, time};
-use crate::format::{self, ByHand};
+use crate::format::{self, ManualDecision};
 use crate::http::proxying::{done_answer, dropped_answer};
-use crate::http::request::by_hand::{Decision, Listed, SeenAs, Settled};
+use crate::http::request::operator::{Decision, ListFilter, RequestStatus, Settled};
 use crate::http::request::{Answer, Id, Token};
 
 const EXAMPLES: &str = "\
@@ -43,7 +43,7 @@ pub struct Args {
 
     /// What has become of it: done, retry or drop
     #[arg(value_name = "AS")]
-    by_hand: ByHand,
+    decision: ManualDecision,
 
     #[command(flatten)]
     of: Where,
@@ -64,13 +64,13 @@ pub struct Args {
 /// Settles the request, and prints the outcome.
 pub fn run(args: &Args) -> Result<(), Failure> {
     const AS_SHOWN: &str = "write it as `ratchet requests list` shows it";
-    let begins = digits(&args.request).ok_or_else(|| {
+    let id_prefix = digits(&args.request).ok_or_else(|| {
         Failure::input(format!("{:?} is no request: 8 to 64 hexadecimal digits", args.request), AS_SHOWN)
     })?;
     let decision = decision(args)?;
-    let wanted = Listed { begins: begins.clone(), answered: true, max: 2 };
+    let filter = ListFilter { id_prefix: id_prefix.clone(), answered: true, max: 2 };
     let settled = args.of.ask(async |store| {
-        let id = match (Id::read(&begins), &store.list(&wanted).await?[..]) {
+        let id = match (Id::read(&id_prefix), &store.list(&filter).await?[..]) {
             (Some(id), _) => id,
             (None, [one]) => one.id,
             (None, all) => return Ok(Err(all.len())),
@@ -79,11 +79,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Ok(Ok((id, settled)))
     })?;
     let line = match settled {
-        Ok((id, settled)) => conclude(id, settled, args.by_hand)?,
-        Err(0) => return Err(unknown(&begins)),
+        Ok((id, settled)) => conclude(id, settled, args.decision)?,
+        Err(0) => return Err(unknown(&id_prefix)),
         Err(_) => {
             let help = "write more of its digits: `ratchet requests list --json` has all of them";
-            return Err(Failure::input(format!("several requests begin with {begins}"), help));
+            return Err(Failure::input(format!("several requests begin with {id_prefix}"), help));
         }
     };
     let mut stdout = io::stdout().lock();
@@ -92,14 +92,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 /// The decision on the request.
 fn decision(args: &Args) -> Result<Decision, Failure> {
-    if args.by_hand != ByHand::Done && (args.status.is_some() || args.body.is_some()) {
-        let text = format!("`--status` and `--body` are of an answer, and {} has none", args.by_hand.as_str());
+    if args.decision != ManualDecision::Done && (args.status.is_some() || args.body.is_some()) {
+        let text = format!("`--status` and `--body` are of an answer, and {} has none", args.decision.as_str());
         return Err(Failure::input(text, "leave them out, or settle it as done"));
     }
-    let answer = match args.by_hand {
-        ByHand::Done => done(args)?,
-        ByHand::Drop => dropped_answer(),
-        ByHand::Retry => return Ok(Decision::Forget),
+    let answer = match args.decision {
+        ManualDecision::Done => done(args)?,
+        ManualDecision::Drop => dropped_answer(),
+        ManualDecision::Retry => return Ok(Decision::Forget),
     };
     Ok(Decision::Answer(answer))
 }
@@ -124,15 +124,15 @@ fn done(args: &Args) -> Result<Answer, Failure> {
 }
 
 /// The outcome in a line; a failure if nothing was changed.
-fn conclude(id: Id, settled: Settled, by_hand: ByHand) -> Result<String, Failure> {
+fn conclude(id: Id, settled: Settled, decision: ManualDecision) -> Result<String, Failure> {
     let request = id.short();
     match settled {
         Settled::Answered => {
-            let counts = if by_hand == ByHand::Drop { "failed" } else { "done" };
+            let counts = if decision == ManualDecision::Drop { "failed" } else { "done" };
             Ok(format!("settled: {request} was in doubt, and counts as {counts} now"))
         }
         Settled::Forgotten(was) => {
-            let was = if was == SeenAs::Answered { "answered" } else { "in doubt" };
+            let was = if was == RequestStatus::Answered { "answered" } else { "in doubt" };
             Ok(format!("forgotten: {request} was {was}, and the next one under its key is carried out"))
         }
         Settled::Already => Ok(format!("nothing to do: {request} is answered already")),
@@ -157,29 +157,29 @@ mod tests {
 
     use super::*;
 
-    fn said(settled: Settled, by_hand: ByHand) -> String {
-        conclude(Id([0xab; 32]), settled, by_hand).unwrap()
+    fn said(settled: Settled, decision: ManualDecision) -> String {
+        conclude(Id([0xab; 32]), settled, decision).unwrap()
     }
 
     #[test]
     fn outcome_is_one_line() {
-        for (settled, by_hand, words) in [
-            (Settled::Answered, ByHand::Done, "settled: abababababab was in doubt, and counts as done now"),
-            (Settled::Answered, ByHand::Drop, "settled: abababababab was in doubt, and counts as failed now"),
+        for (settled, decision, words) in [
+            (Settled::Answered, ManualDecision::Done, "settled: abababababab was in doubt, and counts as done now"),
+            (Settled::Answered, ManualDecision::Drop, "settled: abababababab was in doubt, and counts as failed now"),
             (
-                Settled::Forgotten(SeenAs::InDoubt),
-                ByHand::Retry,
+                Settled::Forgotten(RequestStatus::InDoubt),
+                ManualDecision::Retry,
                 "forgotten: abababababab was in doubt, and the next one under its key is carried out",
             ),
-            (Settled::Already, ByHand::Done, "nothing to do: abababababab is answered already"),
+            (Settled::Already, ManualDecision::Done, "nothing to do: abababababab is answered already"),
         ] {
-            assert_eq!(said(settled, by_hand), words);
+            assert_eq!(said(settled, decision), words);
         }
     }
 
     #[test]
     fn what_is_under_way_is_told_from_what_is_unknown() {
-        let failed = |settled| match conclude(Id([0xab; 32]), settled, ByHand::Done) {
+        let failed = |settled| match conclude(Id([0xab; 32]), settled, ManualDecision::Done) {
             Err(Failure::Run(message)) => (1, message.text().to_owned()),
             Err(Failure::Input(message)) => (2, message.text().to_owned()),
             other => panic!("{other:?}"),

@@ -39,7 +39,7 @@ pub use attempt::IN_PROGRESS_MAX;
 pub struct Call {
     stage: Stage,
     /// When the first attempt may have been written, by the wall clock; `None` if no attempt can have been written yet.
-    first_at_ms: Option<i64>,
+    first_attempt_at_ms: Option<i64>,
     /// Whether an attempt that has ended may have acted.
     may_have_acted: bool,
     /// The number of the attempt that was sent last, from 1.
@@ -105,7 +105,7 @@ pub enum RememberedOutcome {
     /// The call was given up, and may have acted: a duplicate resumes it, under the key window of its first attempt.
     GivenUp {
         /// When the first attempt may have been written, by the wall clock, in milliseconds since the epoch.
-        first_at_ms: i64,
+        first_attempt_at_ms: i64,
     },
     /// The memory from before the call: no attempt has acted.
     AsBefore,
@@ -124,7 +124,7 @@ pub struct Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundCall {
     /// When the first attempt may have been written, by the wall clock, in milliseconds since the epoch.
-    pub first_at_ms: i64,
+    pub first_attempt_at_ms: i64,
     /// How many attempts count already; 0 for a call that was given up.
     pub attempts: u32,
     /// Whether an attempt may have acted; `false` only if certainly no attempt has.
@@ -190,7 +190,7 @@ pub enum Action {
 pub fn begin(policy: &Policy, grant: Option<Grant>, now: Now) -> (Call, Action) {
     let call = Call {
         stage: Stage::Ready,
-        first_at_ms: None,
+        first_attempt_at_ms: None,
         may_have_acted: false,
         attempt: 0,
         counted_attempts: 0,
@@ -203,7 +203,7 @@ pub fn begin(policy: &Policy, grant: Option<Grant>, now: Now) -> (Call, Action) 
         return call.to_waiting(Permit::Reservation);
     };
     let Some(Grant { since_ms, is_from_former_owner }) = grant else { return call.to_waiting(Permit::Grant) };
-    let call = Call { first_at_ms: Some(since_ms), may_have_acted: is_from_former_owner, ..call };
+    let call = Call { first_attempt_at_ms: Some(since_ms), may_have_acted: is_from_former_owner, ..call };
     match window.grants(since_ms, now.wall_ms) {
         true => call.to_ready(),
         false if is_from_former_owner && !window.allows(since_ms, now.wall_ms) => call.doubt_or_restart(policy),
@@ -213,10 +213,10 @@ pub fn begin(policy: &Policy, grant: Option<Grant>, now: Now) -> (Call, Action) 
 
 /// Resumes a call that was found reserved or given up: an attempt may have been made, or may still be under way.
 pub fn resume(policy: &Policy, found: FoundCall, now: Now) -> (Call, Action) {
-    let FoundCall { first_at_ms, attempts, may_have_acted } = found;
+    let FoundCall { first_attempt_at_ms, attempts, may_have_acted } = found;
     let call = Call {
         stage: Stage::Ready,
-        first_at_ms: Some(first_at_ms),
+        first_attempt_at_ms: Some(first_attempt_at_ms),
         may_have_acted,
         attempt: 0,
         counted_attempts: attempts,
@@ -228,7 +228,7 @@ pub fn resume(policy: &Policy, found: FoundCall, now: Now) -> (Call, Action) {
     match policy.key {
         // The entry says that no attempt has acted: it has to be replaced before one can act.
         _ if !may_have_acted => call.to_waiting(Permit::Reservation),
-        Some(window) if window.allows(first_at_ms, now.wall_ms) => call.to_ready(),
+        Some(window) if window.allows(first_attempt_at_ms, now.wall_ms) => call.to_ready(),
         _ => call.doubt_or_restart(policy),
     }
 }
@@ -265,8 +265,8 @@ impl Call {
 
     /// When the first attempt may have been written, by the wall clock, in milliseconds since the epoch; `None` if no
     /// attempt can have been written yet.
-    pub fn first_at_ms(&self) -> Option<i64> {
-        self.first_at_ms
+    pub fn first_attempt_at_ms(&self) -> Option<i64> {
+        self.first_attempt_at_ms
     }
 
     /// The number of the attempt that was sent last, from 1; 0 before the first attempt.
@@ -293,11 +293,11 @@ impl Call {
 
     /// The memory of the call's identity after this outcome.
     pub fn kept(&self, outcome: Outcome) -> RememberedOutcome {
-        match (outcome, self.first_at_ms) {
+        match (outcome, self.first_attempt_at_ms) {
             (Outcome::Done, _) => RememberedOutcome::Done,
             (Outcome::Rejected | Outcome::Conflict | Outcome::InDoubt, _) => RememberedOutcome::Failed,
-            (Outcome::Unavailable, Some(first_at_ms)) if self.may_have_acted => {
-                RememberedOutcome::GivenUp { first_at_ms }
+            (Outcome::Unavailable, Some(first_attempt_at_ms)) if self.may_have_acted => {
+                RememberedOutcome::GivenUp { first_attempt_at_ms }
             }
             (Outcome::Unavailable, _) => RememberedOutcome::AsBefore,
         }
@@ -306,8 +306,8 @@ impl Call {
     fn to_waiting(self, permit: Permit) -> (Self, Action) {
         // A call that cannot have acted has had no first attempt: the next transaction records the time of that one
         // anew.
-        let first_at_ms = self.first_at_ms.filter(|_| self.may_have_acted);
-        (Self { stage: Stage::Waits(permit), first_at_ms, ..self }, Action::Write(permit))
+        let first_attempt_at_ms = self.first_attempt_at_ms.filter(|_| self.may_have_acted);
+        (Self { stage: Stage::Waits(permit), first_attempt_at_ms, ..self }, Action::Write(permit))
     }
 
     fn to_ready(self) -> (Self, Action) {
@@ -319,11 +319,11 @@ impl Call {
     }
 
     fn to_writing(self, permit: Permit, since_ms: i64) -> Self {
-        Self { stage: Stage::Writing(permit), first_at_ms: self.first_at_ms.or(Some(since_ms)), ..self }
+        Self { stage: Stage::Writing(permit), first_attempt_at_ms: self.first_attempt_at_ms.or(Some(since_ms)), ..self }
     }
 
     fn after_commit(self, policy: &Policy, permit: Permit, now: Now) -> (Self, Action) {
-        let since_ms = self.first_at_ms.expect("a written permit has a time");
+        let since_ms = self.first_attempt_at_ms.expect("a written permit has a time");
         let is_grant_valid = || policy.key.is_some_and(|window| window.grants(since_ms, now.wall_ms));
         match permit {
             Permit::Grant if !is_grant_valid() => self.to_waiting(Permit::Reservation),
@@ -336,8 +336,8 @@ impl Call {
         if now.monotonic < self.not_before {
             return self.to_ready();
         }
-        let first_at_ms = self.first_at_ms.expect("a call is ready only after it was permitted");
-        if policy.key.is_some_and(|window| !window.allows(first_at_ms, now.wall_ms)) {
+        let first_attempt_at_ms = self.first_attempt_at_ms.expect("a call is ready only after it was permitted");
+        if policy.key.is_some_and(|window| !window.allows(first_attempt_at_ms, now.wall_ms)) {
             return self.end_window(policy);
         }
         let attempt = self.attempt + 1;
@@ -347,9 +347,9 @@ impl Call {
     /// The committed steps are not done again: from here on, the count of attempts and the key's window are those of
     /// the next step.
     fn after_journal(self, since_ms: i64) -> Self {
-        let (first_at_ms, may_have_acted, is_reserved) = (Some(since_ms), false, true);
+        let (first_attempt_at_ms, may_have_acted, is_reserved) = (Some(since_ms), false, true);
         Self {
-            first_at_ms,
+            first_attempt_at_ms,
             may_have_acted,
             is_reserved,
             counted_attempts: 0,
@@ -370,7 +370,7 @@ impl Call {
             (OnInDoubt::DeadLetter | OnInDoubt::Fail, _) => self.to_decided(Outcome::InDoubt),
             // Without a key there is no window to restart.
             (OnInDoubt::Retry, None) => self.to_ready(),
-            (OnInDoubt::Retry, Some(_)) => Self { first_at_ms: None, ..self }.to_waiting(Permit::Reservation),
+            (OnInDoubt::Retry, Some(_)) => Self { first_attempt_at_ms: None, ..self }.to_waiting(Permit::Reservation),
         }
     }
 }

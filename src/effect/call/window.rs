@@ -43,18 +43,18 @@ impl KeyWindow {
         Duration::from_millis(u64::try_from(self.honoured_for_ms).unwrap_or(0))
     }
 
-    /// Whether a request may be written now, if the first one may have been written at `first_at_ms`; both times are by
-    /// the wall clock, in milliseconds since the epoch. Must be checked when the request is written to the socket, even
-    /// by owners that have lost their task: afterwards nobody can stop the request.
-    pub fn allows(&self, first_at_ms: i64, now_ms: i64) -> bool {
-        self.is_per_step || self.allows_step(first_at_ms, now_ms)
+    /// Whether a request may be written now, if the first one may have been written at `first_attempt_at_ms`; both
+    /// times are by the wall clock, in milliseconds since the epoch. Must be checked when the request is written to the
+    /// socket, even by owners that have lost their task: afterwards nobody can stop the request.
+    pub fn allows(&self, first_attempt_at_ms: i64, now_ms: i64) -> bool {
+        self.is_per_step || self.allows_step(first_attempt_at_ms, now_ms)
     }
 
-    /// Whether a step of an attempt may begin now, if its first attempt may have begun at `first_at_ms`.
-    pub fn allows_step(&self, first_at_ms: i64, now_ms: i64) -> bool {
-        let window_end_ms = first_at_ms.saturating_add(self.honoured_for_ms);
+    /// Whether a step of an attempt may begin now, if its first attempt may have begun at `first_attempt_at_ms`.
+    pub fn allows_step(&self, first_attempt_at_ms: i64, now_ms: i64) -> bool {
+        let window_end_ms = first_attempt_at_ms.saturating_add(self.honoured_for_ms);
         let attempt_end_ms = now_ms.saturating_add(self.timeout_ms).saturating_add(self.margin_ms);
-        let is_within = !self.is_ahead(first_at_ms, now_ms) && attempt_end_ms < window_end_ms;
+        let is_within = !self.is_ahead(first_attempt_at_ms, now_ms) && attempt_end_ms < window_end_ms;
         is_within || sabotage::is_on(Sabotage::WindowNotLookedAt)
     }
 

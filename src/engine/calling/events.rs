@@ -75,7 +75,7 @@ impl Calling {
                 HandlerReport::Steps { steps, .. } => {
                     called.reported_steps = Some(ReportedSteps { steps, written_ms: None });
                     if sabotage::is_on(Sabotage::StepBeforeJournal) {
-                        self.calls.resume_after_commit(number, called.call.first_at_ms().unwrap_or_default());
+                        self.calls.resume_after_commit(number, called.call.first_attempt_at_ms().unwrap_or_default());
                     }
                 }
                 HandlerReport::Stops { reason, .. } => {
@@ -318,7 +318,7 @@ mod tests {
             secrets: Secrets::default(),
             has_reported_secret: false,
             has_enough_unsent: false,
-            committed_at: None,
+            transaction_ended_at: None,
             metrics: Metrics::new().calls(
                 "t",
                 "handler",

@@ -22,7 +22,7 @@ pub fn next(policy: &Policy, window: &Window, position: &Position, end: i64, wal
         return Some(Granted { to: end, since_ms: wall_ms });
     };
     let has_begun = |slot: &Slot| match &slot.stage {
-        SlotStage::Called(called) => called.call.first_at_ms().is_some(),
+        SlotStage::Called(called) => called.call.first_attempt_at_ms().is_some(),
         // Its call may have been sent: see `shortened_end`.
         SlotStage::Stops(_) => true,
         SlotStage::Unjudged | SlotStage::Judged(_) | SlotStage::Settled => false,

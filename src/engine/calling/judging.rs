@@ -195,7 +195,7 @@ fn find_slots_to_judge(buffers: &mut JudgingBuffers, window: &Window, is_in_orde
     for (index, slot) in window.slots().enumerate() {
         match &slot.stage {
             // Only the cluster can confirm the timestamp. It is asked once every record before this one is settled.
-            _ if slot.is_doubted() => break,
+            _ if slot.needs_kafka_time() => break,
             SlotStage::Settled => continue,
             SlotStage::Stops(_) => break,
             _ if slot.concerns_others() => break,

@@ -8,14 +8,14 @@
 //! - `sending` sends and withdraws calls, `events` handles what the provider reports, `numbers` numbers calls
 //! - [`health`] tracks whether the provider is up, `blocked` reports a handler that blocks the others
 //!
-//! [`crate::effect::call`] decides what happens to a call; the provider's driver handles what is on the wire. In each
+//! [`crate::effect::call`] decides what happens to a call; the provider's driver sends the requests. In each
 //! round ([`super::lane`]) a lane reads new records, handles responses, judges records, writes and commits everything
 //! due in one transaction, and then sends the calls that this transaction has authorised. No transaction is open while
 //! the lane waits for a response, and during a commit the lane continues with all work that needs no transaction.
 //!
 //! **Failure**: a clean abort returns every window to its state before the transaction, and no record is read again.
 //! After any other failure of a transaction, its tasks are restored with new windows: responses to calls that are still
-//! on the wire are ignored, and the reservations of these calls record that they may have happened.
+//! in flight are ignored, and the reservations of these calls record that they may have happened.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -71,7 +71,7 @@ pub struct Calling {
     /// Whether enough unsent calls were left when calls were last sent.
     has_enough_unsent: bool,
     /// When the last transaction of this lane's windows ended; `None` while one is open.
-    pub(super) committed_at: Option<Duration>,
+    pub(super) transaction_ended_at: Option<Duration>,
     pub(super) metrics: CallMetrics,
     pub(super) logged_reasons: LoggedReasons,
     pub(super) numbers: CallNumbers,
@@ -100,7 +100,7 @@ impl Calling {
             secrets: context.topology.http().map(Secrets::of).unwrap_or_default(),
             has_reported_secret: false,
             has_enough_unsent: false,
-            committed_at: Some(Duration::ZERO),
+            transaction_ended_at: Some(Duration::ZERO),
             metrics: context.metrics.calls(
                 &context.topology.name,
                 provider.kind(),
@@ -126,10 +126,8 @@ impl Calling {
     /// How long to delay the next transaction: while calls are queued, an earlier transaction would not complete any
     /// call earlier, and a large transaction costs little more than a small one.
     pub fn write_delay(&self, terms: &Terms, now: Duration) -> Duration {
-        match self.committed_at {
-            Some(committed_at) if self.under_way.len() > terms.in_flight => {
-                (committed_at + BATCH_WAIT).saturating_sub(now)
-            }
+        match self.transaction_ended_at {
+            Some(ended_at) if self.under_way.len() > terms.in_flight => (ended_at + BATCH_WAIT).saturating_sub(now),
             _ => Duration::ZERO,
         }
     }
@@ -153,9 +151,9 @@ impl Calling {
         if effects.allows_calls {
             crash::point(crash::Point::AfterReservation);
         }
-        for (number, first_at_ms) in effects.resumed_handlers {
+        for (number, first_attempt_at_ms) in effects.resumed_handlers {
             crash::point(crash::Point::AfterStep);
-            self.calls.resume_after_commit(number, first_at_ms);
+            self.calls.resume_after_commit(number, first_attempt_at_ms);
         }
     }
 }

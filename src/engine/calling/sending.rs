@@ -33,7 +33,7 @@ impl Calling {
         if self.has_enough_unsent { 0 } else { records_max.min(unsent_max(terms)) }
     }
 
-    /// Withdraws all calls that are not on the wire yet, except the current probe.
+    /// Withdraws all calls that are not in flight yet, except the current probe.
     pub(super) fn withdraw_all_but_probe(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) {
         // Usually no other call is under way, and windows are long.
         if self.under_way.keys().all(|number| self.health.is_probe(*number)) {
@@ -45,12 +45,12 @@ impl Calling {
         }
     }
 
-    /// Withdraws the calls of a window that are not on the wire yet.
+    /// Withdraws the calls of a window that are not in flight yet.
     pub fn withdraw(&mut self, context: &Context, terms: &Terms, window: &mut Window) {
         self.withdraw_if(context, terms, window, |_, _| true);
     }
 
-    /// Withdraws the calls of a window that are not on the wire yet and for which `is_included` returns true.
+    /// Withdraws the calls of a window that are not in flight yet and for which `is_included` returns true.
     fn withdraw_if(
         &mut self,
         context: &Context,
@@ -81,7 +81,7 @@ impl Calling {
         self.health.on_dropped(number);
     }
 
-    /// Gives up the calls of a window: withdraws the calls that are not on the wire, and abandons the others.
+    /// Gives up the calls of a window: withdraws the calls that are not in flight, and abandons the others.
     pub fn drop_window(&mut self, window: &Window) {
         for slot in window.slots() {
             if let SlotStage::Called(called) = &slot.stage
@@ -158,7 +158,7 @@ impl Calling {
         let may_have_acted = called.call.may_have_acted();
         let action = called.apply_event(&terms.policy, Event::Dispatch, now, &mut |max| random.up_to(max));
         let Some(Action::Send { attempt }) = action else { return };
-        let first_at_ms = called.call.first_at_ms().expect("a call that is sent has a first attempt");
+        let first_attempt_at_ms = called.call.first_attempt_at_ms().expect("a call that is sent has a first attempt");
         let number = called.number;
         self.under_way.insert(number, (id, offset));
         self.health.on_sent(number);
@@ -174,7 +174,7 @@ impl Calling {
         }
         crash::point(crash::Point::BeforeSubmit);
         let journal = Arc::clone(&called.journal);
-        self.calls.submit(Request { number, attempt, first_at_ms, may_have_acted, payload, journal });
+        self.calls.submit(Request { number, attempt, first_attempt_at_ms, may_have_acted, payload, journal });
     }
 
     /// When to send the next call, on the monotonic clock. `ready` is when the first call is ready, if any.

@@ -93,8 +93,8 @@ pub struct Window {
     bisect: Bisect,
     /// Whether the partition is paused because the window is full.
     pub is_paused: bool,
-    /// Whether the window has changed since the lane last checked it.
-    pub is_touched: bool,
+    /// Whether the window has changed since the lane last processed it.
+    pub needs_processing: bool,
     /// The task's progress with commands.
     pub commands: CommandProgress,
 }
@@ -119,7 +119,7 @@ impl Window {
             has_refusal: false,
             bisect: Bisect::new(usize::MAX),
             is_paused: false,
-            is_touched: false,
+            needs_processing: false,
             commands: CommandProgress::default(),
         }
     }
@@ -194,7 +194,7 @@ impl Window {
 
     /// The slot at this index.
     pub fn slot_mut(&mut self, index: usize) -> &mut Slot {
-        self.is_touched = true;
+        self.needs_processing = true;
         &mut self.slots[index]
     }
 
@@ -214,7 +214,7 @@ impl Window {
     ) {
         let offset = record.offset;
         assert!(offset >= self.read_to, "offset {offset} came after {}", self.read_to);
-        (self.read_to, self.is_touched) = (offset + 1, true);
+        (self.read_to, self.needs_processing) = (offset + 1, true);
         let is_settled = self.was_settled_by_former_owner(offset);
         let is_replayed = progress.is_replayed(offset);
         let timestamp_check = match check_time(rules, &self.tail, record.timestamp, wall_ms).filter(|_| !is_replayed) {
@@ -224,7 +224,7 @@ impl Window {
                 TimestampCheck::Future(rejection)
             }
             // A former owner with a correct clock may have believed and settled it, and then stream time includes it.
-            Some(_) => TimestampCheck::Doubted,
+            Some(_) => TimestampCheck::SeemsFuture,
         };
         if timestamp_check == TimestampCheck::Believed && !is_replayed {
             self.tail.advance(rules, record.timestamp);
@@ -285,7 +285,7 @@ impl Window {
 
     /// After a commit: marks the written settlements as final, and releases the calls that the commit authorised.
     pub fn on_commit(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) -> CommitEffects {
-        self.is_touched = true;
+        self.needs_processing = true;
         let mut effects = CommitEffects::default();
         for slot in &mut self.slots {
             if let SlotStage::Called(called) = &mut slot.stage
@@ -319,7 +319,7 @@ impl Window {
 
     /// After a certain abort: restores the state before the transaction.
     pub fn on_abort(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) {
-        self.is_touched = true;
+        self.needs_processing = true;
         for slot in &mut self.slots {
             match &mut slot.stage {
                 // The entry that it was judged against may have been in that transaction.

@@ -16,7 +16,7 @@ use crate::engine::share::TaskId;
 use crate::format::{self, Command, CommandId, Outcome};
 use crate::record::TopicPartition;
 
-use super::View;
+use super::ControlTopicBounds;
 
 /// How often a lane reads commands.
 const READ_INTERVAL: Duration = Duration::from_millis(200);
@@ -107,19 +107,19 @@ impl<C: Cluster> LaneCommands<C> {
 
     /// Whether it is time to read. After a failure the topic must have been looked up again first: a partition without
     /// a leader would hold up each transaction with an acknowledgement.
-    pub fn is_due(&mut self, view: &View, now: Duration) -> bool {
-        let is_due = now >= self.next_read_at && self.failed_at.is_none_or(|failed_at| view.looked_up_at > failed_at);
+    pub fn is_due(&mut self, bounds: &ControlTopicBounds, now: Duration) -> bool {
+        let is_due = now >= self.next_read_at && self.failed_at.is_none_or(|failed_at| bounds.looked_up_at > failed_at);
         if is_due {
             self.next_read_at = now + READ_INTERVAL;
         }
         is_due
     }
 
-    /// Reads further commands, up to the topic's end in `view`; `next` is the next offset of the task that is furthest
-    /// back.
-    pub fn read(&mut self, cluster: &C, view: &View, next: i64, now: Duration) {
-        if self.id != view.id || next < self.kept_from {
-            (self.id, self.kept_from, self.read_to) = (view.id, next, next);
+    /// Reads further commands, up to the topic's end in `bounds`; `next` is the next offset of the task that is
+    /// furthest back.
+    pub fn read(&mut self, cluster: &C, bounds: &ControlTopicBounds, next: i64, now: Duration) {
+        if self.id != bounds.id || next < self.kept_from {
+            (self.id, self.kept_from, self.read_to) = (bounds.id, next, next);
             self.received.clear();
             self.reader = None;
         }
@@ -130,10 +130,10 @@ impl<C: Cluster> LaneCommands<C> {
         if self.read_to < next {
             (self.read_to, self.reader) = (next, None);
         }
-        if self.read_to >= view.end {
+        if self.read_to >= bounds.end {
             self.reader = None;
         } else if self.received.len() < KEPT_MAX
-            && let Err(error) = self.read_some(cluster, view)
+            && let Err(error) = self.read_some(cluster, bounds)
         {
             tracing::debug!(topic = %self.topic, reason = %error.message, "commands cannot be read");
             self.postpone(now);
@@ -141,7 +141,7 @@ impl<C: Cluster> LaneCommands<C> {
     }
 
     /// Reads at most `READ_RECORDS_MAX` records, and keeps the commands among them.
-    fn read_some(&mut self, cluster: &C, view: &View) -> Result<(), cluster::Error> {
+    fn read_some(&mut self, cluster: &C, bounds: &ControlTopicBounds) -> Result<(), cluster::Error> {
         let reader = match &mut self.reader {
             Some(reader) => reader,
             none => none.insert(cluster.reader(&self.topic, self.read_to)?),
@@ -154,7 +154,7 @@ impl<C: Cluster> LaneCommands<C> {
                     offset: record.offset,
                     id,
                     command,
-                    seen_at: view.looked_up_at,
+                    seen_at: bounds.looked_up_at,
                 });
             }
         }

@@ -96,7 +96,7 @@ pub fn list(config: &Config, topology: &Topology, visit: impl FnMut(Effect)) -> 
 pub fn list_on<C: Cluster>(cluster: &C, topology: &Topology, mut visit: impl FnMut(Effect)) -> Result<(), Error> {
     for input in feeding::inputs(cluster, topology)? {
         let changelog = topology.changelog(&input);
-        let count = cluster.outline_topic(&changelog)?.map_or(0, |topic| topic.partition_count);
+        let count = cluster.describe_topic_briefly(&changelog)?.map_or(0, |topic| topic.partition_count);
         for number in 0..count {
             let task = TopicPartition::new(input.as_str(), number);
             effects_of_partition(cluster, &task, &TopicPartition::new(changelog.as_str(), number))?
@@ -171,14 +171,14 @@ fn effect(task: &TopicPartition, key: &[u8], remembered: &Remembered<'_>) -> Opt
     if let Some(under_way) = &remembered.under_way {
         return Some(Effect {
             attempts: Some(under_way.attempts),
-            since_ms: Some(under_way.first_at_ms),
+            since_ms: Some(under_way.first_attempt_at_ms),
             offset: Some(under_way.place.offset),
             ..blank
         });
     }
     let settled = remembered.settled.filter(|settled| settled.how != How::Done)?;
     let since_ms = match settled.how {
-        How::GivenUp { first_at_ms } => first_at_ms,
+        How::GivenUp { first_attempt_at_ms } => first_attempt_at_ms,
         _ => settled.entry.last_seen,
     };
     let reason = match settled.result {

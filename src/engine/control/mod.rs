@@ -1,9 +1,9 @@
-//! Commands to a topology's tasks, given through its control topic (`ratchet settle`).
+//! Commands to a topology's tasks, sent through its control topic (`ratchet settle`).
 //!
 //! - this module: a separate thread looks up the topic's bounds; no lane waits for it
 //! - [`commands`]: a lane reads the commands that its tasks have not passed; [`super::lane`] carries them out
 //! - [`settling`]: how a command changes an entry
-//! - [`give`]: gives a command and waits for the tasks' acknowledgements; [`list`]: lists the calls that may need a
+//! - [`settle`]: sends a command and waits for the tasks' acknowledgements; [`list`]: lists the calls that may need a
 //!   decision
 //!
 //! **Every task handles every command once**, in the topic's order: it carries the command out, acknowledges it and
@@ -16,7 +16,7 @@
 //! that record continues the call. Later commands wait as well.
 //!
 //! **Failure**: a control topic that cannot be read or written holds up commands, and nothing else. A topic that is
-//! deleted and created again is another topic: a command names the topic that it was given in, so that it is
+//! deleted and created again is another topic: a command names the topic that it was sent to, so that it is
 //! carried out neither from a copy of that topic nor twice.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,13 +27,13 @@ use crate::cluster::Cluster;
 use super::context::{Context, backoff};
 use super::panics::caught;
 
+pub mod bounds;
 pub mod commands;
-pub mod give;
 pub mod list;
+pub mod settle;
 pub mod settling;
-pub mod view;
 
-pub use view::{CommandProgress, LatestView, View, control_partition};
+pub use bounds::{CommandProgress, ControlTopicBounds, LatestBounds, control_partition};
 
 /// How often the topic's bounds are looked up.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -55,10 +55,10 @@ pub fn run_watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) 
 fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     let topic = context.topology.control();
     while !stop.load(Ordering::Relaxed) {
-        // The clock is read before the topic: the view may lack commands that were given after this time.
+        // The clock is read before the topic: the bounds may not include commands that were sent after this time.
         let now = context.clock.monotonic();
-        match View::look_up(cluster, &topic, now) {
-            Ok(Some(view)) => context.commands.put(view),
+        match ControlTopicBounds::look_up(cluster, &topic, now) {
+            Ok(Some(bounds)) => context.control_topic.put(bounds),
             Ok(None) => tracing::debug!(topic, "the control topic does not exist, or has no id"),
             Err(error) => tracing::debug!(topic, reason = %error.message, "the control topic cannot be looked up"),
         }

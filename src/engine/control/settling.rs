@@ -14,7 +14,7 @@
 //! An identity settled manually has no record of its own and no result: every later record of that identity and version
 //! is a duplicate. A forgotten identity is new: its next record calls.
 
-use crate::format::{Acknowledgement, ByHand, EntryRef, Error, How, Outcome, Remembered, ResultRef, Settled};
+use crate::format::{Acknowledgement, EntryRef, Error, How, ManualDecision, Outcome, Remembered, ResultRef, Settled};
 
 /// The reason that is remembered for a call that an operator has dropped.
 const DROPPED: &str = "dropped by hand: an operator decided that it will not be done";
@@ -30,11 +30,21 @@ pub enum Change {
     Put(Vec<u8>),
 }
 
-/// How the command `by_hand` changes the entry `former` at this stream time, and its acknowledgement. `has_steps` if
+impl Change {
+    /// The entry's new bytes; `None` if the entry is not written.
+    pub fn new_entry(&self) -> Option<&[u8]> {
+        match self {
+            Self::Put(bytes) => Some(bytes),
+            Self::Nothing | Self::Forget => None,
+        }
+    }
+}
+
+/// How `decision` changes the entry `former` at this stream time, and the command's acknowledgement. `has_steps` if
 /// the sink is a handler.
 pub fn settle(
     former: Option<&[u8]>,
-    (by_hand, has_steps): (ByHand, bool),
+    (decision, has_steps): (ManualDecision, bool),
     stream_time: i64,
 ) -> Result<(Change, Acknowledgement), Error> {
     let acknowledgement =
@@ -43,11 +53,13 @@ pub fn settle(
         return Ok((Change::Nothing, acknowledgement(Outcome::Unknown, None)));
     };
     let was = Some(state_name(&former));
-    let (how, result) = match by_hand {
-        ByHand::Retry if has_steps => return Ok((Change::Nothing, acknowledgement(Outcome::StepsWereDone, was))),
-        ByHand::Retry => return Ok((Change::Forget, acknowledgement(Outcome::Forgotten, was))),
-        ByHand::Done => (How::Done, None),
-        ByHand::Drop => (How::Dropped, Some(ResultRef::Reason(DROPPED))),
+    let (how, result) = match decision {
+        ManualDecision::Retry if has_steps => {
+            return Ok((Change::Nothing, acknowledgement(Outcome::StepsWereDone, was)));
+        }
+        ManualDecision::Retry => return Ok((Change::Forget, acknowledgement(Outcome::Forgotten, was))),
+        ManualDecision::Done => (How::Done, None),
+        ManualDecision::Drop => (How::Dropped, Some(ResultRef::Reason(DROPPED))),
     };
     let is_settled_so = |settled: Settled<'_>| settled.how == How::Done || settled.how == how;
     if former.under_way.is_none() && former.settled.is_some_and(is_settled_so) {
@@ -101,7 +113,7 @@ mod tests {
         UnderWay {
             entry: entry(&[0x81, 9]),
             place: Place { topic_id: [5; 16], offset: 78 },
-            first_at_ms: 259,
+            first_attempt_at_ms: 259,
             attempts: 3,
             may_have_acted: true,
             was_sent: true,
@@ -116,8 +128,8 @@ mod tests {
         bytes
     }
 
-    fn settle_entry(former: &[u8], by_hand: ByHand) -> (Change, Outcome, Option<String>) {
-        let (change, Acknowledgement { outcome, was }) = settle(Some(former), (by_hand, false), 60).unwrap();
+    fn settle_entry(former: &[u8], decision: ManualDecision) -> (Change, Outcome, Option<String>) {
+        let (change, Acknowledgement { outcome, was }) = settle(Some(former), (decision, false), 60).unwrap();
         (change, outcome, was)
     }
 
@@ -130,10 +142,10 @@ mod tests {
 
     #[test]
     fn command_settles_an_open_call() {
-        let given_up = How::GivenUp { first_at_ms: 1 };
+        let given_up = How::GivenUp { first_attempt_at_ms: 1 };
         let open = [How::Rejected, How::Conflict, How::InDoubt, given_up];
         for how in open {
-            let (change, outcome, was) = settle_entry(&encoded(Some(settled(how)), None), ByHand::Done);
+            let (change, outcome, was) = settle_entry(&encoded(Some(settled(how)), None), ManualDecision::Done);
             assert_eq!((outcome, was.as_deref()), (Outcome::Settled, Some(how.as_str())));
             let bytes = put(change);
             let now = Remembered::decode(&bytes).unwrap();
@@ -141,7 +153,8 @@ mod tests {
             let expected = Settled { entry, how: How::Done, place: None, ..settled(how) };
             assert_eq!(now, Remembered { settled: Some(expected), under_way: None });
         }
-        let (change, outcome, was) = settle_entry(&encoded(Some(settled(How::Done)), Some(under_way())), ByHand::Drop);
+        let (change, outcome, was) =
+            settle_entry(&encoded(Some(settled(How::Done)), Some(under_way())), ManualDecision::Drop);
         assert_eq!((outcome, was.as_deref()), (Outcome::Settled, Some("under_way")));
         let bytes = put(change);
         let now = Remembered::decode(&bytes).unwrap();
@@ -157,23 +170,23 @@ mod tests {
 
     #[test]
     fn settled_call_is_changed_only_from_dropped_to_done() {
-        for by_hand in [ByHand::Done, ByHand::Drop] {
-            let (change, outcome, was) = settle_entry(&encoded(Some(settled(How::Done)), None), by_hand);
+        for decision in [ManualDecision::Done, ManualDecision::Drop] {
+            let (change, outcome, was) = settle_entry(&encoded(Some(settled(How::Done)), None), decision);
             assert_eq!((change, outcome, was.as_deref()), (Change::Nothing, Outcome::Already, Some("done")));
         }
         let dropped = encoded(Some(settled(How::Dropped)), None);
-        assert_eq!(settle_entry(&dropped, ByHand::Drop).1, Outcome::Already);
-        assert_eq!(settle_entry(&dropped, ByHand::Done).1, Outcome::Settled, "`done` overrules a drop");
+        assert_eq!(settle_entry(&dropped, ManualDecision::Drop).1, Outcome::Already);
+        assert_eq!(settle_entry(&dropped, ManualDecision::Done).1, Outcome::Settled, "`done` overrules a drop");
         // An entry of format 1 counts as done.
         let mut old = Vec::new();
         entry(&[0x81, 7]).encode(&mut old);
-        assert_eq!(settle_entry(&old, ByHand::Drop).1, Outcome::Already);
+        assert_eq!(settle_entry(&old, ManualDecision::Drop).1, Outcome::Already);
     }
 
     #[test]
     fn retry_forgets_the_entry() {
         for former in [encoded(Some(settled(How::Done)), None), encoded(None, Some(under_way()))] {
-            let (change, outcome, _) = settle_entry(&former, ByHand::Retry);
+            let (change, outcome, _) = settle_entry(&former, ManualDecision::Retry);
             assert_eq!((change, outcome), (Change::Forget, Outcome::Forgotten));
         }
     }
@@ -182,23 +195,24 @@ mod tests {
     fn retry_of_a_handlers_entry_changes_nothing() {
         let all = [How::Done, How::Rejected, How::InDoubt].map(|how| encoded(Some(settled(how)), None));
         for former in all.into_iter().chain([encoded(None, Some(under_way()))]) {
-            let (change, Acknowledgement { outcome, was }) = settle(Some(&former), (ByHand::Retry, true), 60).unwrap();
+            let (change, Acknowledgement { outcome, was }) =
+                settle(Some(&former), (ManualDecision::Retry, true), 60).unwrap();
             assert_eq!((change, outcome), (Change::Nothing, Outcome::StepsWereDone));
             assert_eq!(was.as_deref(), Some(state_name(&Remembered::decode(&former).unwrap())));
         }
         let doubted = encoded(Some(settled(How::InDoubt)), None);
-        for by_hand in [ByHand::Done, ByHand::Drop] {
-            let (_, Acknowledgement { outcome, .. }) = settle(Some(&doubted), (by_hand, true), 60).unwrap();
+        for decision in [ManualDecision::Done, ManualDecision::Drop] {
+            let (_, Acknowledgement { outcome, .. }) = settle(Some(&doubted), (decision, true), 60).unwrap();
             assert_eq!(outcome, Outcome::Settled);
         }
     }
 
     #[test]
     fn command_about_an_unknown_identity_changes_nothing() {
-        for by_hand in ByHand::ALL {
-            let nothing = settle(None, (by_hand, true), NO_TIME).unwrap();
+        for decision in ManualDecision::ALL {
+            let nothing = settle(None, (decision, true), NO_TIME).unwrap();
             assert_eq!(nothing, (Change::Nothing, Acknowledgement { outcome: Outcome::Unknown, was: None }));
         }
-        settle(Some(&[9]), (ByHand::Retry, false), NO_TIME).unwrap_err();
+        settle(Some(&[9]), (ManualDecision::Retry, false), NO_TIME).unwrap_err();
     }
 }

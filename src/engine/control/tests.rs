@@ -5,7 +5,7 @@ use super::commands::LaneCommands;
 use super::*;
 use crate::cluster::embedded::Embedded;
 use crate::cluster::{Message, NewTopic};
-use crate::format::{ByHand, Command, CommandId, Control, KIND_IDENTITY, Order};
+use crate::format::{Command, CommandId, Control, Instruction, KIND_IDENTITY, ManualDecision};
 use crate::record::Headers;
 
 const TOPIC: &str = "ratchet.shop.control";
@@ -30,17 +30,17 @@ fn append(cluster: &Embedded, key: &str, value: &[u8]) -> i64 {
 }
 
 fn command(cluster: &Embedded, number: u128) -> i64 {
-    let topic_id = cluster.outline_topic(TOPIC).unwrap().unwrap().id.0;
-    let order = Order::Settle { identity: vec![KIND_IDENTITY, 1], by_hand: ByHand::Done };
-    append(cluster, &CommandId(number).key(), &Command { topic_id, at_ms: 0, order }.encode())
+    let topic_id = cluster.describe_topic_briefly(TOPIC).unwrap().unwrap().id.0;
+    let instruction = Instruction::Settle { identity_key: vec![KIND_IDENTITY, 1], decision: ManualDecision::Done };
+    append(cluster, &CommandId(number).key(), &Command { topic_id, at_ms: 0, instruction }.encode())
 }
 
 fn acknowledgement(cluster: &Embedded, number: u128) -> i64 {
     append(cluster, &CommandId(number).key_of_acknowledgement("in", 0), b"{}")
 }
 
-fn view(cluster: &Embedded, looked_up_at: Duration) -> View {
-    View::look_up(cluster, TOPIC, looked_up_at).unwrap().unwrap()
+fn bounds(cluster: &Embedded, looked_up_at: Duration) -> ControlTopicBounds {
+    ControlTopicBounds::look_up(cluster, TOPIC, looked_up_at).unwrap().unwrap()
 }
 
 fn offsets(commands: &LaneCommands<Embedded>, next: i64) -> Vec<i64> {
@@ -54,16 +54,16 @@ fn commands_are_read_from_the_position_of_the_task_furthest_back() {
     acknowledgement(&cluster, 0);
     append(&cluster, "something else", b"");
     let mut commands = LaneCommands::new(TOPIC);
-    commands.read(&cluster, &view(&cluster, SECOND), 1, SECOND);
+    commands.read(&cluster, &bounds(&cluster, SECOND), 1, SECOND);
     assert_eq!(offsets(&commands, 0), all[1..], "all tasks have passed the first command");
     assert_eq!((offsets(&commands, 2), commands.read_to()), (all[2..].to_vec(), 5));
     assert!(commands.is_empty_from(3) && !commands.is_empty_from(2));
     // The lane gets a task that is further back.
-    commands.read(&cluster, &view(&cluster, SECOND), 0, SECOND);
+    commands.read(&cluster, &bounds(&cluster, SECOND), 0, SECOND);
     assert_eq!(offsets(&commands, 0), all);
     // All tasks have passed all commands, and another command is given.
     let another = command(&cluster, 3);
-    commands.read(&cluster, &view(&cluster, SECOND), 3, SECOND);
+    commands.read(&cluster, &bounds(&cluster, SECOND), 3, SECOND);
     assert_eq!(offsets(&commands, 0), [another]);
     assert_eq!(commands.commands_from(0).next().unwrap().id, CommandId(3));
 }
@@ -73,7 +73,7 @@ fn unreadable_command_is_kept_as_a_command() {
     let (_folder, cluster) = cluster();
     append(&cluster, &CommandId(7).key(), br#"{"format":2}"#);
     let mut commands = LaneCommands::new(TOPIC);
-    commands.read(&cluster, &view(&cluster, SECOND), 0, SECOND);
+    commands.read(&cluster, &bounds(&cluster, SECOND), 0, SECOND);
     let received = commands.commands_from(0).next().unwrap();
     assert_eq!(received.command.as_ref().unwrap_err().to_string(), "a command has format 2, this release reads 1");
 }
@@ -83,12 +83,12 @@ fn recreated_control_topic_is_another_topic() {
     let (_folder, cluster) = cluster();
     (0..3).for_each(|number| _ = command(&cluster, number));
     let mut commands = LaneCommands::new(TOPIC);
-    let before = view(&cluster, SECOND);
+    let before = bounds(&cluster, SECOND);
     commands.read(&cluster, &before, 0, SECOND);
     cluster.delete_topic(TOPIC).unwrap();
     create(&cluster);
     let first = command(&cluster, 9);
-    let after = view(&cluster, SECOND * 2);
+    let after = bounds(&cluster, SECOND * 2);
     let noted = Some(Control { topic_id: before.id.0, next: 3 });
     assert_eq!((before.next_after(noted), after.next_after(noted), after.next_after(None)), (3, 0, 0));
     commands.read(&cluster, &after, after.next_after(noted), SECOND * 2);
@@ -100,7 +100,7 @@ fn commands_that_the_topic_has_lost_are_skipped() {
     let (_folder, cluster) = cluster();
     (0..3).for_each(|number| _ = command(&cluster, number));
     cluster.delete_records(TOPIC, 0, 2).unwrap();
-    let seen = view(&cluster, SECOND);
+    let seen = bounds(&cluster, SECOND);
     assert_eq!(seen.next_after(Some(Control { topic_id: seen.id.0, next: 1 })), 2);
     let mut commands = LaneCommands::new(TOPIC);
     commands.read(&cluster, &seen, seen.next_after(None), SECOND);
@@ -112,18 +112,18 @@ fn after_a_failure_a_lane_waits_until_the_topic_is_looked_up_again() {
     let (_folder, cluster) = cluster();
     command(&cluster, 0);
     let mut commands: LaneCommands<Embedded> = LaneCommands::new(TOPIC);
-    let before = view(&cluster, SECOND);
+    let before = bounds(&cluster, SECOND);
     assert!(commands.is_due(&before, SECOND) && !commands.is_due(&before, SECOND), "only at intervals");
     commands.postpone(SECOND * 2);
     assert!(!commands.is_due(&before, SECOND * 1000), "the topic was not looked up since");
-    let since = view(&cluster, SECOND * 3);
+    let since = bounds(&cluster, SECOND * 3);
     assert!(commands.is_due(&since, SECOND * 1000));
     // Longer each time, a minute at most.
     let mut waits = Vec::new();
     for at in [1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 7_000, 8_000, 9_000] {
         let failed_at = Duration::from_secs(at);
         commands.postpone(failed_at);
-        let seen = view(&cluster, failed_at + SECOND / 1000);
+        let seen = bounds(&cluster, failed_at + SECOND / 1000);
         waits.push((0..10_000).find(|ms| commands.is_due(&seen, failed_at + SECOND / 100 * *ms)).unwrap() * 10);
     }
     assert!(waits.is_sorted() && waits[0] >= 1_000, "{waits:?}");
@@ -137,9 +137,10 @@ fn task_that_would_stop_waits_for_commands_first() {
     let (_folder, cluster) = cluster();
     command(&cluster, 0);
     let progress = CommandProgress { began_at: SECOND * 10, passed: None };
-    let (early, late) = (view(&cluster, SECOND * 9), view(&cluster, SECOND * 11));
+    let (early, late) = (bounds(&cluster, SECOND * 9), bounds(&cluster, SECOND * 11));
     let noted = Some(Control { topic_id: late.id.0, next: 1 });
-    let may_have_more = |view: Option<&View>, noted, at| progress.may_have_more(view, noted, SECOND * at);
+    let may_have_more =
+        |bounds: Option<&ControlTopicBounds>, noted, at| progress.may_have_more(bounds, noted, SECOND * at);
     assert!(may_have_more(None, noted, 11), "the topic was not looked up yet");
     assert!(may_have_more(Some(&early), noted, 11), "the topic was not looked up since the task began");
     assert!(may_have_more(Some(&late), None, 11), "there is a command");

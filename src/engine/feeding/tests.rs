@@ -4,7 +4,7 @@ use super::*;
 use crate::cluster::NewTopic;
 use crate::cluster::embedded::Embedded;
 use crate::dedup::{Identity, Path, Rules};
-use crate::topology::{Ending, Output, Pattern, Start};
+use crate::topology::{Destination, Output, Pattern, Start};
 
 fn topology(include: &str, exclude: &[&str], output: &str) -> Topology {
     let pattern = |text: &str| Pattern::parse(text).unwrap();
@@ -15,7 +15,7 @@ fn topology(include: &str, exclude: &[&str], output: &str) -> Topology {
         input: Input::Pattern { include: pattern(include), exclude },
         start: Start::Earliest,
         rules: Arc::new(Rules::new(Identity::of_paths([Path::parse("key").unwrap()]), None)),
-        ending: Ending::Output(Output::to(output)),
+        destination: Destination::Output(Output::to(output)),
         gate: None,
         dead_letter: "shop.dead".to_owned(),
         audit: Some("shop.audit".to_owned()),

@@ -12,19 +12,19 @@ use crate::engine::capacity::Added;
 use crate::engine::failure::Failure;
 use crate::engine::output::Outlet;
 use crate::engine::panics::caught;
-use crate::engine::present::Doubt;
+use crate::engine::present::FutureSuspicion;
 use crate::engine::share::{Stop, TaskId};
 use crate::engine::task::{Task, Tasks};
 use crate::sabotage::{self, Sabotage};
 
-use super::ending::{CallsEnding, Ending};
+use super::destination::{CallsDestination, Destination};
 use super::round::{Deferred, Round};
 use super::{BUSY_WAIT, Lane};
 
-/// The longest time that a stop or a revocation waits for calls on the wire: the rest of a clean end takes time, too.
+/// The longest time that a stop or a revocation waits for calls in flight. The rest of a clean end takes time, too.
 const DRAIN_MAX: Duration = Duration::from_secs(20);
 /// How much longer than a call's timeout a stop or a revocation waits.
-const DRAIN_MORE: Duration = Duration::from_secs(1);
+const DRAIN_MARGIN: Duration = Duration::from_secs(1);
 
 /// How many transactions may fail to release reservations before the lane gives up: the group's generation may be
 /// stale, for example.
@@ -34,35 +34,35 @@ const ANSWER_WAIT: Duration = Duration::from_millis(1);
 
 impl<C: Cluster> Windows for Tasks<C> {
     fn window(&mut self, id: TaskId) -> Option<&mut Window> {
-        self.get_mut(&id)?.ending.window_mut()
+        self.get_mut(&id)?.destination.window_mut()
     }
 
     fn active_tasks(&self) -> Vec<TaskId> {
-        self.iter().filter(|(_, task)| task.ending.window().is_some()).map(|(id, _)| *id).collect()
+        self.iter().filter(|(_, task)| task.destination.window().is_some()).map(|(id, _)| *id).collect()
     }
 }
 
 impl<C: Cluster> Lane<C> {
-    /// How long an idle lane may wait for records before a call or an answer is due.
-    pub(super) fn calls_wait(&self, calling: &Calling) -> Duration {
-        if self.tasks.values().any(|task| task.ending.window().is_some_and(|window| window.is_touched)) {
+    /// How long an idle lane with calls may wait for records before a call or an answer is due.
+    pub(super) fn calls_idle_wait(&self, calling: &Calling) -> Duration {
+        if self.tasks.values().any(|task| task.destination.window().is_some_and(|window| window.needs_processing)) {
             return self.write_delay().min(BUSY_WAIT);
         }
         if calling.under_way() > 0 {
             return ANSWER_WAIT;
         }
-        let ready = self.tasks.values().filter_map(|task| task.ending.window()?.next_send()).min();
+        let ready = self.tasks.values().filter_map(|task| task.destination.window()?.next_send()).min();
         let now = self.context.clock.monotonic();
-        let rest_wait = self.rest_wait();
-        calling.next_send(ready).map_or(rest_wait, |at| at.saturating_sub(now).min(rest_wait))
+        let common_wait = self.common_idle_wait();
+        calling.next_send(ready).map_or(common_wait, |at| at.saturating_sub(now).min(common_wait))
     }
 
     /// How long the next transaction is delayed: until it can begin, or until it is worth its cost.
     fn write_delay(&self) -> Duration {
         let begins_in = self.transactor.begins_in();
-        match &self.ending {
+        match &self.destination {
             // Only for HTTP: a handler keeps its slot while its step waits for a commit.
-            Ending::Calls(calls) if !self.transactor.is_open() && self.context.topology.http().is_some() => {
+            Destination::Calls(calls) if !self.transactor.is_open() && self.context.topology.http().is_some() => {
                 begins_in.max(calls.calling.write_delay(&calls.terms, self.context.clock.monotonic()))
             }
             _ => begins_in,
@@ -71,8 +71,8 @@ impl<C: Cluster> Lane<C> {
 
     /// The lane's records and calls, without its transaction.
     pub(super) fn round(&mut self) -> Option<Round<'_, C>> {
-        let Self { context, ending, scratch, batch, shares, tasks, member, .. } = self;
-        let CallsEnding { terms, calling, .. } = ending.calls_mut()?;
+        let Self { context, destination, scratch, batch, shares, tasks, member, .. } = self;
+        let CallsDestination { terms, calling, .. } = destination.calls_mut()?;
         Some(Round { context, terms, calling, scratch, batch, shares, tasks, member })
     }
 
@@ -86,25 +86,26 @@ impl<C: Cluster> Lane<C> {
     /// Handles answers, judges the records that can be judged, and writes what is due into the open transaction. If a
     /// transaction should not begin yet, a later round writes.
     pub(super) fn process_windows(&mut self) {
-        let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
+        let Self { context, tasks, destination: Destination::Calls(calls), .. } = self else { return };
         calls.calling.handle_events(context, &calls.terms, tasks);
-        let at_work = tasks.active_tasks();
+        let active = tasks.active_tasks();
         let can_write = self.write_delay().is_zero();
-        for id in at_work {
-            let is_touched = self.tasks.window(id).is_some_and(|window| std::mem::take(&mut window.is_touched));
-            if !is_touched {
+        for id in active {
+            let needs_processing =
+                self.tasks.window(id).is_some_and(|window| std::mem::take(&mut window.needs_processing));
+            if !needs_processing {
                 continue;
             }
             let processed = self.judge_window(id).and_then(|()| match can_write {
-                true => self.write_window(id, Portion::All).and_then(|()| self.stop_before_doubted_record(id)),
+                true => self.write_window(id, Portion::All).and_then(|()| self.stop_before_future_record(id)),
                 false => {
-                    self.tasks.window(id).into_iter().for_each(|window| window.is_touched = true);
+                    self.tasks.window(id).into_iter().for_each(|window| window.needs_processing = true);
                     Ok(())
                 }
             });
             if let Err(failure) = processed {
                 self.abort_and_restore(failure);
-                return self.restart_running(id);
+                return self.restart_if_running(id);
             }
         }
     }
@@ -117,15 +118,17 @@ impl<C: Cluster> Lane<C> {
     fn write_window(&mut self, id: TaskId, portion: Portion) -> Result<(), Failure> {
         let Some(task) = self.tasks.get(&id) else { return Ok(()) };
         let is_due = |window: &Window| portion.is_due_in(window, &task.committed);
-        if !task.ending.window().is_some_and(is_due) {
+        if !task.destination.window().is_some_and(is_due) {
             return Ok(());
         }
         self.claim_partition(id)?;
-        let Self { context, tasks, transactor, scratch, ending: Ending::Calls(calls), .. } = self else {
+        let Self { context, tasks, transactor, scratch, destination: Destination::Calls(calls), .. } = self else {
             return Ok(());
         };
-        let CallsEnding { terms, calling, .. } = &mut **calls;
-        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.ending.take_window()) else { return Ok(()) };
+        let CallsDestination { terms, calling, .. } = &mut **calls;
+        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.destination.take_window()) else {
+            return Ok(());
+        };
         let room = transactor.room(context).bytes;
         let mut added = Added::default();
         let written = match tasks[&id].work() {
@@ -141,22 +144,23 @@ impl<C: Cluster> Lane<C> {
             },
         };
         let is_due = portion.has_due_slot(&window);
-        window.is_touched |= is_due;
-        calling.committed_at = None;
-        tasks.get_mut(&id).expect("looked at above").ending.put_window(window);
+        window.needs_processing |= is_due;
+        calling.transaction_ended_at = None;
+        tasks.get_mut(&id).expect("looked at above").destination.put_window(window);
         transactor.add(added);
         written.unwrap_or_else(|panic| Err(Failure::panicked(id, self.scratch.in_progress(), panic)))
     }
 
-    /// The tasks whose windows need the outcome of the open transaction.
-    pub(super) fn tasks_with_windows(&self) -> Vec<TaskId> {
-        let is_included = |id: &TaskId, task: &Task<C>| task.ending.window().is_some() && self.transactor.includes(*id);
+    /// The tasks whose windows have to be told the outcome of the open transaction.
+    pub(super) fn tasks_awaiting_outcome(&self) -> Vec<TaskId> {
+        let is_included =
+            |id: &TaskId, task: &Task<C>| task.destination.window().is_some() && self.transactor.includes(*id);
         self.tasks.iter().filter(|(id, task)| is_included(id, task)).map(|(id, _)| *id).collect()
     }
 
     /// Reports the outcome of the transaction to the windows of these tasks: committed, or certainly not committed.
     pub(super) fn report_outcome(&mut self, ids: Vec<TaskId>, is_committed: bool) {
-        let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
+        let Self { context, tasks, destination: Destination::Calls(calls), .. } = self else { return };
         for id in ids {
             if let Some(window) = tasks.window(id) {
                 calls.calling.on_transaction_end(context, &calls.terms.policy, window, is_committed);
@@ -166,7 +170,7 @@ impl<C: Cluster> Lane<C> {
 
     /// If Kafka has refused one of a task's records, makes its window search for that record. Returns whether the
     /// window can continue.
-    pub(super) fn search_refused(&mut self, id: TaskId, undelivered: Option<&DeliveryFailure>) -> bool {
+    pub(super) fn search_for_refused_record(&mut self, id: TaskId, undelivered: Option<&DeliveryFailure>) -> bool {
         let Some(failure) = undelivered.filter(|failure| failure.refused) else { return true };
         let Some(window) = self.tasks.window(id) else { return false };
         let can_continue = window.on_refused(&failure.message);
@@ -189,20 +193,20 @@ impl<C: Cluster> Lane<C> {
         let mut deferred = Deferred::default();
         // An identity that a command has changed has no slot, so nothing would keep its records from being judged
         // during the commit.
-        let is_commanded = self.ending.calls().is_some_and(|calls| calls.commands.has_carried_out())
+        let has_run_commands = self.destination.calls().is_some_and(|calls| calls.commands.has_carried_out())
             && !sabotage::is_on(Sabotage::JudgedOverCommand);
-        if let Err(failure) = self.finish_while((!is_commanded).then_some(&mut deferred)) {
+        if let Err(failure) = self.finish_deferring((!has_run_commands).then_some(&mut deferred)) {
             self.abort_and_restore(failure);
         }
         let now = self.context.clock.monotonic();
-        if let Some(calls) = self.ending.calls_mut() {
-            calls.calling.committed_at.get_or_insert(now);
+        if let Some(calls) = self.destination.calls_mut() {
+            calls.calling.transaction_ended_at.get_or_insert(now);
         }
         self.on_commands_committed();
         for failure in deferred.failures {
             let id = failure.task;
             self.abort_and_restore(failure);
-            id.into_iter().for_each(|id| self.restart_running(id));
+            id.into_iter().for_each(|id| self.restart_if_running(id));
         }
         match deferred.polled {
             None => Ok(()),
@@ -212,7 +216,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Resumes the partitions of windows that have room again, and stops the tasks that have to stop.
-    pub(super) fn resume_reading(&mut self) {
+    pub(super) fn resume_or_stop_reading(&mut self) {
         for id in self.tasks.active_tasks() {
             self.resume_partition(id);
             self.stop_before_first_record(id);
@@ -222,7 +226,7 @@ impl<C: Cluster> Lane<C> {
     fn resume_partition(&mut self, id: TaskId) {
         let Self { context, tasks, member, .. } = self;
         let Some(task) = tasks.get_mut(&id) else { return };
-        let Some(window) = task.ending.window_mut().filter(|window| window.is_paused) else { return };
+        let Some(window) = task.destination.window_mut().filter(|window| window.is_paused) else { return };
         let has_room =
             window.len() <= context.limits.window_records_max / 2 && window.bytes() <= context.commit.bytes_max / 2;
         if !has_room {
@@ -233,7 +237,7 @@ impl<C: Cluster> Lane<C> {
             Err(error) => {
                 tracing::debug!(
                     task = %task.input, reason = %error.message,
-                    "reading the partition could not be resumed; the task restores"
+                    "reading the partition could not be resumed; the task is restored"
                 );
                 self.restart(id);
             }
@@ -247,7 +251,7 @@ impl<C: Cluster> Lane<C> {
             return;
         }
         let Some(task) = self.tasks.get(&id) else { return };
-        let Some(window) = task.ending.window().filter(|window| !window.is_empty()) else { return };
+        let Some(window) = task.destination.window().filter(|window| !window.is_empty()) else { return };
         if window.next() > task.committed.next {
             return;
         }
@@ -267,44 +271,45 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// If the first record of a task's window seems to be from the future, stops the task before it, with a transaction
-    /// whose end gives Kafka's time.
-    fn stop_before_doubted_record(&mut self, id: TaskId) -> Result<(), Failure> {
+    /// If the first record of a task's window seems to be from the future, makes the task stop before it: adds the stop
+    /// to the task's share of a transaction, even if the share writes nothing else. Kafka stamps the end of that
+    /// transaction, and the task's restore learns Kafka's time from the stamp.
+    fn stop_before_future_record(&mut self, id: TaskId) -> Result<(), Failure> {
         let Some(task) = self.tasks.get(&id) else { return Ok(()) };
-        let Some(window) = task.ending.window().filter(|window| !window.is_empty()) else { return Ok(()) };
+        let Some(window) = task.destination.window().filter(|window| !window.is_empty()) else { return Ok(()) };
         let slot = window.slot(0);
-        if !slot.is_doubted() {
+        if !slot.needs_kafka_time() {
             return Ok(());
         }
-        let mut doubt = Doubt {
+        let mut suspicion = FutureSuspicion {
             offset: slot.offset(),
             timestamp: slot.record.record().timestamp.unwrap_or_default(),
             known_end: window.read_to(),
         };
         let position = window.position_after_commit();
-        self.member.end(&task.input).into_iter().for_each(|end| doubt.extend_to(end));
+        self.member.end(&task.input).into_iter().for_each(|end| suspicion.extend_to(end));
         if let Some(share) = self.enlist(id)? {
             position.write_to(&mut share.position);
-            share.stop = Some(Stop::Doubted(doubt));
+            share.stop = Some(Stop::SeemsFuture(suspicion));
         }
         Ok(())
     }
 
-    /// Ends these tasks' calls before they leave: withdraws calls that are not on the wire, waits for the others,
+    /// Ends these tasks' calls before the tasks leave: withdraws calls that are not in flight, waits for the others,
     /// settles the answered ones, and releases reservations of calls that were never sent.
     pub(super) fn drain_calls(&mut self, ids: &[TaskId]) {
-        let Ending::Calls(calls) = &self.ending else { return };
-        let deadline = self.context.clock.monotonic() + (calls.terms.timeout + DRAIN_MORE).min(DRAIN_MAX);
+        let Destination::Calls(calls) = &self.destination else { return };
+        let deadline = self.context.clock.monotonic() + (calls.terms.timeout + DRAIN_MARGIN).min(DRAIN_MAX);
         self.withdraw(ids);
-        let never = AtomicBool::new(false);
+        let no_wake = AtomicBool::new(false);
         loop {
             self.write_and_commit(ids, Portion::Settlements);
             let is_calling = ids.iter().any(|id| self.tasks.window(*id).is_some_and(|window| window.is_calling()));
             if !is_calling || self.context.clock.monotonic() >= deadline {
                 break;
             }
-            self.context.clock.wait(BUSY_WAIT, &never);
-            let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
+            self.context.clock.wait(BUSY_WAIT, &no_wake);
+            let Self { context, tasks, destination: Destination::Calls(calls), .. } = self else { return };
             calls.calling.handle_events(context, &calls.terms, tasks);
         }
         self.stop_handlers(ids);
@@ -317,7 +322,7 @@ impl<C: Cluster> Lane<C> {
         let (mut remaining, mut fruitless) = (usize::MAX, 0);
         loop {
             self.write_and_commit(ids, Portion::Releases);
-            let windows = ids.iter().filter_map(|id| self.tasks.get(id)?.ending.window());
+            let windows = ids.iter().filter_map(|id| self.tasks.get(id)?.destination.window());
             let due = windows.map(|window| Portion::Releases.due_slots(window).count()).sum();
             fruitless += usize::from(due >= remaining);
             if due == 0 || fruitless == FRUITLESS_RELEASES_MAX {
@@ -328,7 +333,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     fn stop_handlers(&mut self, ids: &[TaskId]) {
-        let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
+        let Self { context, tasks, destination: Destination::Calls(calls), .. } = self else { return };
         for id in ids {
             if let Some(window) = tasks.window(*id) {
                 calls.calling.stop_handlers(context, &calls.terms, window);
@@ -337,7 +342,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     fn withdraw(&mut self, ids: &[TaskId]) {
-        let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
+        let Self { context, tasks, destination: Destination::Calls(calls), .. } = self else { return };
         for id in ids {
             if let Some(window) = tasks.window(*id) {
                 calls.calling.withdraw(context, &calls.terms, window);
@@ -350,7 +355,7 @@ impl<C: Cluster> Lane<C> {
         for id in ids {
             if let Err(failure) = self.write_window(*id, portion) {
                 self.abort_and_restore(failure);
-                self.restart_running(*id);
+                self.restart_if_running(*id);
             }
         }
         self.commit();

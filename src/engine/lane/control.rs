@@ -6,20 +6,20 @@ use std::time::Duration;
 use crate::cluster::{Cluster, ErrorKind, Message, Producer, Ticket};
 use crate::engine::calling::window::Window;
 use crate::engine::capacity::Added;
-use crate::engine::control::View;
+use crate::engine::control::ControlTopicBounds;
 use crate::engine::control::commands::{ACKNOWLEDGEMENT, CarriedOutCommand, ReceivedCommand};
 use crate::engine::control::settling::{self, Change};
 use crate::engine::crash;
 use crate::engine::failure::Failure;
 use crate::engine::share::TaskId;
 use crate::engine::task::Task;
-use crate::format::{Acknowledgement, Command, Control, Order, Outcome, Remembered};
+use crate::format::{Acknowledgement, Command, Control, Instruction, Outcome, Remembered};
 use crate::record::Headers;
 use crate::sabotage::{self, Sabotage};
 use crate::topology::sink::Sink;
 
 use super::Lane;
-use super::ending::{CallsEnding, Ending};
+use super::destination::{CallsDestination, Destination};
 
 /// The most commands that a task carries out in one round.
 const CARRIED_OUT_MAX: usize = 100;
@@ -43,57 +43,57 @@ enum FoundEntry {
 }
 
 impl<C: Cluster> Lane<C> {
-    /// Carries out the commands of the tasks at work. Must be called after the windows were judged: a record judged in
+    /// Carries out the commands of the active tasks. Must be called after the windows were judged: a record judged in
     /// this round is settled before a command about its identity is carried out.
     pub(super) fn apply_commands(&mut self) {
-        let Self { context, tasks, ending: Ending::Calls(calls), cluster, .. } = self else { return };
-        let CallsEnding { calling, commands, .. } = &mut **calls;
+        let Self { context, tasks, destination: Destination::Calls(calls), cluster, .. } = self else { return };
+        let CallsDestination { calling, commands, .. } = &mut **calls;
         let now = context.clock.monotonic();
-        let Some(view) = context.commands.view().filter(|view| commands.is_due(view, now)) else { return };
-        let offsets = tasks.values().filter_map(|task| next_command_offset(task, &view));
+        let Some(bounds) = context.control_topic.bounds().filter(|bounds| commands.is_due(bounds, now)) else { return };
+        let offsets = tasks.values().filter_map(|task| next_command_offset(task, &bounds));
         let Some(next) = offsets.min() else { return calling.metrics.commands_waiting(0) };
-        commands.read(cluster, &view, next, now);
-        let at_work: Vec<TaskId> =
-            tasks.iter().filter(|(_, task)| task.ending.window().is_some()).map(|(id, _)| *id).collect();
+        commands.read(cluster, &bounds, next, now);
+        let active: Vec<TaskId> =
+            tasks.iter().filter(|(_, task)| task.destination.window().is_some()).map(|(id, _)| *id).collect();
         let mut waiting = 0;
-        for id in at_work {
-            match self.apply_commands_of(id, &view, now) {
+        for id in active {
+            match self.apply_commands_of(id, &bounds, now) {
                 Ok(waits) => waiting += usize::from(waits),
                 Err(failure) => {
                     self.abort_and_restore(failure);
-                    return self.restart_running(id);
+                    return self.restart_if_running(id);
                 }
             }
         }
-        if let Some(calls) = self.ending.calls_mut() {
+        if let Some(calls) = self.destination.calls_mut() {
             calls.calling.metrics.commands_waiting(waiting);
         }
     }
 
     /// Carries out a task's commands. Returns whether the next command has to wait.
-    fn apply_commands_of(&mut self, id: TaskId, view: &View, now: Duration) -> Result<bool, Failure> {
+    fn apply_commands_of(&mut self, id: TaskId, bounds: &ControlTopicBounds, now: Duration) -> Result<bool, Failure> {
         for _ in 0..CARRIED_OUT_MAX {
-            let Self { tasks, transactor, ending: Ending::Calls(calls), .. } = self else { return Ok(false) };
+            let Self { tasks, transactor, destination: Destination::Calls(calls), .. } = self else { return Ok(false) };
             let commands = &mut calls.commands;
             let Some(task) = tasks.get_mut(&id) else { return Ok(false) };
-            let Some(committed) = next_command_offset(task, view) else { return Ok(false) };
+            let Some(committed) = next_command_offset(task, bounds) else { return Ok(false) };
             let noted = transactor.share(id).and_then(|share| share.position.calls.control);
-            let next = committed.max(view.next_after(noted));
+            let next = committed.max(bounds.next_after(noted));
             let Some(received) = commands.commands_from(next).next().cloned() else {
                 // Commands passed in the open transaction count only once that transaction is committed.
-                if let Some(window) = task.ending.window_mut().filter(|_| commands.is_empty_from(committed)) {
+                if let Some(window) = task.destination.window_mut().filter(|_| commands.is_empty_from(committed)) {
                     let next = commands.read_to().max(committed);
-                    window.commands.passed = Some(Control { topic_id: view.id.0, next });
+                    window.commands.passed = Some(Control { topic_id: bounds.id.0, next });
                 }
                 return Ok(false);
             };
-            match self.carry_out(id, view, &received)? {
+            match self.carry_out(id, bounds, &received)? {
                 Execution::Done => {}
                 Execution::Waits => return Ok(true),
                 Execution::Refused(reason) => {
                     let topology = &self.context.topology.name;
                     tracing::warn!(topology, reason, "a command waits because it cannot be acknowledged");
-                    self.ending.calls_mut().into_iter().for_each(|calls| calls.commands.postpone(now));
+                    self.destination.calls_mut().into_iter().for_each(|calls| calls.commands.postpone(now));
                     return Ok(true);
                 }
             }
@@ -102,35 +102,42 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Carries out a task's next command in the open transaction, which is begun if necessary.
-    fn carry_out(&mut self, id: TaskId, view: &View, received: &ReceivedCommand) -> Result<Execution, Failure> {
-        let order = match &received.command {
+    fn carry_out(
+        &mut self,
+        id: TaskId,
+        bounds: &ControlTopicBounds,
+        received: &ReceivedCommand,
+    ) -> Result<Execution, Failure> {
+        let instruction = match &received.command {
             Err(error) => Err((Outcome::NotUnderstood, error.to_string())),
             // The control topic may have been recreated since it was last looked up.
-            Ok(Command { topic_id, .. }) if *topic_id != view.id.0 && view.looked_up_at <= received.seen_at => {
+            Ok(Command { topic_id, .. }) if *topic_id != bounds.id.0 && bounds.looked_up_at <= received.seen_at => {
                 return Ok(Execution::Waits);
             }
-            Ok(Command { topic_id, .. }) if *topic_id != view.id.0 => {
+            Ok(Command { topic_id, .. }) if *topic_id != bounds.id.0 => {
                 Err((Outcome::Elsewhere, "the command was given through another control topic".to_owned()))
             }
-            Ok(Command { order: Order::Settle { identity, by_hand }, .. }) => Ok((identity, *by_hand)),
+            Ok(Command { instruction: Instruction::Settle { identity_key, decision }, .. }) => {
+                Ok((identity_key, *decision))
+            }
         };
-        let former = match &order {
-            Ok((identity, _)) => match self.find_entry(id, identity)? {
+        let former = match &instruction {
+            Ok((identity_key, _)) => match self.find_entry(id, identity_key)? {
                 FoundEntry::Entry(entry) => entry,
                 FoundEntry::Waits => return Ok(Execution::Waits),
             },
             Err(_) => None,
         };
         self.claim_partition(id)?;
-        let Self { context, tasks, transactor, ending: Ending::Calls(calls), .. } = self else {
+        let Self { context, tasks, transactor, destination: Destination::Calls(calls), .. } = self else {
             return Ok(Execution::Waits);
         };
         let commands = &mut calls.commands;
         let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(Execution::Waits) };
-        let Some(window) = work.task.ending.window() else { return Ok(Execution::Waits) };
+        let Some(window) = work.task.destination.window() else { return Ok(Execution::Waits) };
         let has_steps = matches!(context.topology.sink(), Some(Sink::Handler(_)));
-        let (change, acknowledgement) = match &order {
-            Ok((_, by_hand)) => settling::settle(former.as_deref(), (*by_hand, has_steps), window.stream_time())
+        let (change, acknowledgement) = match &instruction {
+            Ok((_, decision)) => settling::settle(former.as_deref(), (*decision, has_steps), window.stream_time())
                 .unwrap_or_else(|error| not_carried_out(Outcome::NotUnderstood, &error.to_string(), received)),
             Err((outcome, reason)) => not_carried_out(*outcome, reason, received),
         };
@@ -151,16 +158,14 @@ impl<C: Cluster> Lane<C> {
             Err(error) if error.kind == ErrorKind::Refused => return Ok(Execution::Refused(error.message)),
             Err(error) => return Err(Failure::cluster(error)),
         }
-        let identity = order.ok().map(|(identity, _)| identity).filter(|_| change != Change::Nothing);
-        match (identity, &change) {
-            (Some(identity), Change::Put(bytes)) => share.overlay.put(identity, Some(bytes)),
-            (Some(identity), _) => share.overlay.put(identity, None),
-            (None, _) => {}
+        let identity_key = instruction.ok().map(|(key, _)| key).filter(|_| change != Change::Nothing);
+        if let Some(key) = identity_key {
+            share.overlay.put(key, change.new_entry());
         }
-        let outcome = acknowledgement.outcome;
-        let carried_out = CarriedOutCommand { task: id, offset: received.offset, identity: identity.cloned(), outcome };
+        let (offset, outcome) = (received.offset, acknowledgement.outcome);
+        let carried_out = CarriedOutCommand { task: id, offset, identity: identity_key.cloned(), outcome };
         commands.carried_out.push(carried_out);
-        let noted = Some(Control { topic_id: view.id.0, next: received.offset + 1 });
+        let noted = Some(Control { topic_id: bounds.id.0, next: offset + 1 });
         let is_noted = !sabotage::is_on(Sabotage::CommandNotNoted);
         if is_noted {
             share.position.calls.control = noted;
@@ -170,7 +175,7 @@ impl<C: Cluster> Lane<C> {
         tracing::info!(%task, command, ?outcome, was = acknowledgement.was, "carrying out a command");
         transactor.add(Added { bytes, ..Added::default() });
         crash::point(crash::Point::AfterCommand);
-        if let Some(window) = tasks.get_mut(&id).and_then(|task| task.ending.window_mut()).filter(|_| !is_noted) {
+        if let Some(window) = tasks.get_mut(&id).and_then(|task| task.destination.window_mut()).filter(|_| !is_noted) {
             window.commands.passed = noted;
         }
         Ok(Execution::Done)
@@ -179,7 +184,7 @@ impl<C: Cluster> Lane<C> {
     /// An identity's entry, the open transaction's writes included, unless a command about it has to wait.
     fn find_entry(&self, id: TaskId, identity: &[u8]) -> Result<FoundEntry, Failure> {
         let Some(work) = self.tasks.get(&id).and_then(Task::work) else { return Ok(FoundEntry::Waits) };
-        let Some(window) = work.task.ending.window() else { return Ok(FoundEntry::Waits) };
+        let Some(window) = work.task.destination.window() else { return Ok(FoundEntry::Waits) };
         if window.is_open(identity) && !sabotage::is_on(Sabotage::CommandOverCall) {
             return Ok(FoundEntry::Waits);
         }
@@ -197,8 +202,8 @@ impl<C: Cluster> Lane<C> {
     /// After a commit: counts its commands. If one of them has changed the entry of a record that would stop its task,
     /// that record is judged again.
     pub(super) fn on_commands_committed(&mut self) {
-        let Self { tasks, ending: Ending::Calls(calls), transactor, .. } = self else { return };
-        let CallsEnding { calling, commands, .. } = &mut **calls;
+        let Self { tasks, destination: Destination::Calls(calls), transactor, .. } = self else { return };
+        let CallsDestination { calling, commands, .. } = &mut **calls;
         if transactor.is_open() {
             return;
         }
@@ -209,7 +214,7 @@ impl<C: Cluster> Lane<C> {
             }
             commands.on_commit();
             calling.metrics.command(outcome as usize);
-            if let (Some(window), Some(identity)) = (task.ending.window_mut(), identity) {
+            if let (Some(window), Some(identity)) = (task.destination.window_mut(), identity) {
                 window.judge_again(&identity);
             }
             crash::point(crash::Point::AfterAcknowledgement);
@@ -220,15 +225,15 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn awaits_commands(&self, id: TaskId) -> bool {
         let now = self.context.clock.monotonic();
         let Some(task) = self.tasks.get(&id) else { return false };
-        let Some(window) = task.ending.window() else { return false };
-        window.commands.may_have_more(self.context.commands.view().as_ref(), task.committed.calls.control, now)
+        let Some(window) = task.destination.window() else { return false };
+        window.commands.may_have_more(self.context.control_topic.bounds().as_ref(), task.committed.calls.control, now)
     }
 }
 
 /// The next offset of the control topic for a task at work.
-fn next_command_offset<C: Cluster>(task: &Task<C>, view: &View) -> Option<i64> {
-    let window: &Window = task.ending.window()?;
-    Some(window.commands.next(view, task.committed.calls.control))
+fn next_command_offset<C: Cluster>(task: &Task<C>, bounds: &ControlTopicBounds) -> Option<i64> {
+    let window: &Window = task.destination.window()?;
+    Some(window.commands.next(bounds, task.committed.calls.control))
 }
 
 /// No change, and the acknowledgement of a command that is not carried out.

@@ -112,9 +112,9 @@ impl<C: Cluster> Lane<C> {
                     // An error that is not about one partition says nothing about the next record.
                     match error.partition {
                         // The partition was readable before: the right to read it may be granted again.
-                        Some(_) if error.is_denied() && self.has_read(id) => self.restart_running(id),
+                        Some(_) if error.is_denied() && self.has_read(id) => self.restart_if_running(id),
                         Some(_) => self.on_unreadable(id, &error),
-                        None => self.restart_running(id),
+                        None => self.restart_if_running(id),
                     }
                 }
                 Ok(())
@@ -148,8 +148,8 @@ impl<C: Cluster> Lane<C> {
         self.topics.recreated_count = recreated_count;
         self.batch = C::Batch::default();
         self.abort_and_restore(Failure::cluster(cluster::Error::new(ErrorKind::Abort, "a topic was recreated")));
-        let at_work = self.tasks_in(|phase| matches!(phase, Phase::Running | Phase::Gated | Phase::Queued { .. }));
-        at_work.into_iter().for_each(|id| self.restart(id));
+        let working = self.tasks_in(|phase| matches!(phase, Phase::Running | Phase::Gated | Phase::Queued { .. }));
+        working.into_iter().for_each(|id| self.restart(id));
     }
 
     /// Stops all tasks of topics that were given more partitions: their identities may now be on other partitions.

@@ -1,5 +1,5 @@
-//! What a lane does differently for each ending, hook by hook. Long hooks are implemented in the endings' files, short
-//! ones here.
+//! What a lane does differently for each destination, hook by hook. Long hooks are implemented in the destinations'
+//! files, short ones here.
 //!
 //! | hook | a topic | a sink ([`super::rows`]) | calls ([`super::calls`]) |
 //! |---|---|---|---|
@@ -25,30 +25,30 @@ use crate::engine::setback::Setback;
 use crate::engine::share::{Share, TaskId};
 
 use super::Lane;
-use super::ending::Ending;
+use super::destination::Destination;
 
 impl<C: Cluster> Lane<C> {
     /// How long a lane without work waits for records.
     pub(super) fn idle_wait(&self) -> Duration {
-        match &self.ending {
-            Ending::Topic | Ending::Sink(_) => self.rest_wait(),
-            Ending::Calls(calls) => self.calls_wait(&calls.calling),
+        match &self.destination {
+            Destination::Topic | Destination::Sink(_) => self.common_idle_wait(),
+            Destination::Calls(calls) => self.calls_idle_wait(&calls.calling),
         }
     }
 
     /// Processes the records that were read, or puts them into windows.
     pub(super) fn handle_batch(&mut self) {
-        match self.ending {
+        match self.destination {
             _ if self.batch.is_empty() => {}
-            Ending::Topic | Ending::Sink(_) => self.process_batch(),
-            Ending::Calls(_) => self.enqueue(),
+            Destination::Topic | Destination::Sink(_) => self.process_batch(),
+            Destination::Calls(_) => self.enqueue(),
         }
     }
 
     /// Does the work for calls and commands before the transaction ends, and sends the calls that wait for no
     /// transaction.
     pub(super) fn serve_calls(&mut self) {
-        if let Ending::Calls(_) = self.ending {
+        if let Destination::Calls(_) = self.destination {
             self.process_windows();
             self.apply_commands();
             // Calls that wait for no transaction need not wait for this one's commit.
@@ -58,26 +58,26 @@ impl<C: Cluster> Lane<C> {
 
     /// Ends the open transaction, unless it is not due and may stay open.
     pub(super) fn end_transaction(&mut self, is_due: bool) -> Result<(), cluster::Error> {
-        match self.ending {
-            Ending::Calls(_) => return self.commit_while_calling(),
-            Ending::Topic | Ending::Sink(_) if is_due || !self.awaits_more_records() => self.commit(),
-            Ending::Topic | Ending::Sink(_) => {}
+        match self.destination {
+            Destination::Calls(_) => return self.commit_while_calling(),
+            Destination::Topic | Destination::Sink(_) if is_due || !self.awaits_more_records() => self.commit(),
+            Destination::Topic | Destination::Sink(_) => {}
         }
         Ok(())
     }
 
     /// Resumes the work that waited for the end of the transaction.
     pub(super) fn resume_after_transaction(&mut self) {
-        if let Ending::Calls(_) = self.ending {
+        if let Destination::Calls(_) = self.destination {
             self.on_commands_committed();
             self.send_calls();
-            self.resume_reading();
+            self.resume_or_stop_reading();
         }
     }
 
     /// Ends the calls of these tasks, which are about to leave.
     pub(super) fn drain(&mut self, ids: &[TaskId]) {
-        if let Ending::Calls(_) = self.ending {
+        if let Destination::Calls(_) = self.destination {
             self.drain_calls(ids);
         }
     }
@@ -85,25 +85,25 @@ impl<C: Cluster> Lane<C> {
     /// Called when a task's store is current. Returns whether the task may begin to work; if not, it tries again or
     /// restores.
     pub(super) fn on_store_current(&mut self, id: TaskId) -> Result<bool, Setback> {
-        match self.ending {
-            Ending::Sink(_) => self.claim_row(id),
-            Ending::Topic | Ending::Calls(_) => Ok(true),
+        match self.destination {
+            Destination::Sink(_) => self.claim_row(id),
+            Destination::Topic | Destination::Calls(_) => Ok(true),
         }
     }
 
     /// Called when a task begins to work in the lane's transactions.
     pub(super) fn on_work_begun(&mut self, id: TaskId) {
-        let Self { context, tasks, ending: Ending::Calls(_), .. } = self else { return };
+        let Self { context, tasks, destination: Destination::Calls(_), .. } = self else { return };
         let task = tasks.get_mut(&id).expect("listed by the caller");
         let mut window = Window::new(&task.committed).with_input_order(context.rules.epoch.is_some());
         window.commands.began_at = context.clock.monotonic();
-        task.ending.put_window(window);
+        task.destination.put_window(window);
     }
 
     /// Called when a task has stopped working, perhaps to start again: the answers to its calls are no longer awaited.
     pub(super) fn drop_window(&mut self, id: TaskId) {
-        let Self { tasks, ending: Ending::Calls(calls), .. } = self else { return };
-        if let Some(window) = tasks.get_mut(&id).and_then(|task| task.ending.take_window()) {
+        let Self { tasks, destination: Destination::Calls(calls), .. } = self else { return };
+        if let Some(window) = tasks.get_mut(&id).and_then(|task| task.destination.take_window()) {
             calls.calling.drop_window(&window);
         }
     }
@@ -117,16 +117,16 @@ impl<C: Cluster> Lane<C> {
         undelivered: Option<&DeliveryFailure>,
         may_continue: bool,
     ) -> bool {
-        match self.ending {
-            Ending::Calls(_) => {
-                let continues = may_continue && self.search_refused(id, undelivered);
+        match self.destination {
+            Destination::Calls(_) => {
+                let continues = may_continue && self.search_for_refused_record(id, undelivered);
                 if continues {
                     // The transaction certainly had no effect.
                     self.report_outcome(vec![id], false);
                 }
                 continues
             }
-            Ending::Topic | Ending::Sink(_) => {
+            Destination::Topic | Destination::Sink(_) => {
                 if let (Some(undelivered), Some(task)) = (undelivered, self.tasks.get_mut(&id)) {
                     tracing::warn!(
                         task = %task.input, reason = %undelivered.message,
@@ -143,7 +143,7 @@ impl<C: Cluster> Lane<C> {
 
     /// Checks the state in the sink, if that is due.
     pub(super) fn check_sink_state(&mut self, now: Duration) {
-        if let Ending::Sink(_) = self.ending {
+        if let Destination::Sink(_) = self.destination {
             self.check_rows(now);
         }
     }

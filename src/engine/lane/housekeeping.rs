@@ -42,7 +42,7 @@ impl<C: Cluster> Lane<C> {
         if self.reports.is_joined && !self.member.is_member() {
             self.set_joined(false);
         }
-        if let Some(sink) = self.ending.sink_mut()
+        if let Some(sink) = self.destination.sink_mut()
             && sink.report_waits(&self.tasks)
         {
             // Tasks that waited have left, or have stopped.
@@ -78,10 +78,11 @@ impl<C: Cluster> Lane<C> {
     fn report(&mut self) {
         let is_open = self.transactor.is_open();
         // A run ends only after the commands given before are carried out.
-        let commands = self.ending.calls().map(|_| (self.context.commands.view(), self.context.clock.monotonic()));
+        let commands =
+            self.destination.calls().map(|_| (self.context.control_topic.bounds(), self.context.clock.monotonic()));
         let awaits_commands = |task: &Task<C>| {
-            let (Some((view, now)), Some(window)) = (&commands, task.ending.window()) else { return false };
-            window.commands.may_have_more(view.as_ref(), task.committed.calls.control, *now)
+            let (Some((bounds, now)), Some(window)) = (&commands, task.destination.window()) else { return false };
+            window.commands.may_have_more(bounds.as_ref(), task.committed.calls.control, *now)
         };
         let is_drained = |task: &Task<C>| {
             // The member's last known end may be from before the partition came back.
@@ -112,7 +113,7 @@ impl<C: Cluster> Lane<C> {
 fn stuck_at<C: Cluster>(task: &Task<C>, end: Option<i64>) -> Option<i64> {
     let next = task.committed.next;
     // Records that the task has read and not settled wait for their calls.
-    let is_waiting = task.ending.window().is_none_or(Window::is_empty);
+    let is_waiting = task.destination.window().is_none_or(Window::is_empty);
     end.filter(|end| matches!(task.phase, Phase::Running) && is_waiting && *end > next).map(|_| next)
 }
 
@@ -120,9 +121,9 @@ fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, (wall_ms, heard_ago):
     if let Some(held) = &task.state.store {
         task.report.metrics.state(held.store.entries_estimate(), held.store.bytes());
     }
-    let at_work = matches!(task.phase, Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_))
-        || task.ending.is_waiting();
-    let Some(end) = end.filter(|_| at_work) else { return };
+    let is_at_work = matches!(task.phase, Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_))
+        || task.destination.is_waiting();
+    let Some(end) = end.filter(|_| is_at_work) else { return };
     let records = (end - task.committed.next).max(0);
     let heard_ms = heard_ago.map(|ago| wall_ms.saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX)));
     task.report.lag.publish(records, (wall_ms, heard_ms), &task.report.metrics);

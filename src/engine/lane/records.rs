@@ -14,7 +14,7 @@ use crate::engine::task::{Phase, Task, Tasks};
 use crate::engine::transact::{CommitOutcome, Transactor};
 
 use super::Lane;
-use super::ending::CallsEnding;
+use super::destination::CallsDestination;
 use super::round::{Deferred, Round};
 use super::sorting::sort_by_task;
 
@@ -31,7 +31,9 @@ impl<C: Cluster> Lane<C> {
                 self.shares.iter().filter(|(_, indices)| !indices.is_empty()).map(|(id, _)| *id).collect();
             let is_of_sink = matches!(failure.cause, Cause::Sink(_));
             self.abort_and_restore(failure);
-            others.into_iter().for_each(|id| if is_of_sink { self.read_again(id) } else { self.restart_running(id) });
+            others
+                .into_iter()
+                .for_each(|id| if is_of_sink { self.read_again(id) } else { self.restart_if_running(id) });
             break;
         }
         self.metrics.processing(self.context.clock.monotonic().saturating_sub(began));
@@ -41,7 +43,7 @@ impl<C: Cluster> Lane<C> {
         let shares = std::mem::take(&mut self.shares);
         let mut with_records = shares.iter().filter(|(_, indices)| !indices.is_empty());
         let processed = with_records.try_for_each(|(id, indices)| self.process_share(*id, indices));
-        let ended = processed.and_then(|()| if self.ending.commits_each_batch() { self.finish() } else { Ok(()) });
+        let ended = processed.and_then(|()| if self.destination.commits_each_batch() { self.finish() } else { Ok(()) });
         self.shares = shares;
         ended
     }
@@ -88,8 +90,8 @@ impl<C: Cluster> Lane<C> {
         }
         self.finish()?;
         let Self { context, tasks, transactor, member, metrics, .. } = self;
-        let at_work = |task: &Task<C>| matches!(task.phase, Phase::Running);
-        Ownership { context, tasks, member, transactor, metrics }.claim(id, at_work).map_err(Failure::cluster)
+        let is_at_work = |task: &Task<C>| matches!(task.phase, Phase::Running);
+        Ownership { context, tasks, member, transactor, metrics }.claim(id, is_at_work).map_err(Failure::cluster)
     }
 
     /// A task's share in the open transaction, which is begun if necessary. `None` if the task is no longer at work.
@@ -131,8 +133,8 @@ impl<C: Cluster> Lane<C> {
         let processed = caught(|| process(context, &work, share, &portion, producer, scratch));
         let added = processed.unwrap_or_else(|panic| Err(Failure::panicked(id, scratch.in_progress(), panic)))?;
         if let Some(stop) = &mut share.stop {
-            if let (Stop::Doubted(doubt), Some(end)) = (stop, member.end(&work.task.input)) {
-                doubt.extend_to(end);
+            if let (Stop::SeemsFuture(suspicion), Some(end)) = (stop, member.end(&work.task.input)) {
+                suspicion.extend_to(end);
             }
             member.pause(&work.task.input).map_err(Failure::cluster)?;
         }
@@ -144,7 +146,9 @@ impl<C: Cluster> Lane<C> {
     /// never points at something that retention will remove.
     pub(super) fn advance_past_markers(&mut self) {
         for id in self.tasks_in(|phase| matches!(phase, Phase::Running)) {
-            if !self.accepts_records(id) || self.tasks[&id].ending.window().is_some_and(|window| !window.is_empty()) {
+            if !self.accepts_records(id)
+                || self.tasks[&id].destination.window().is_some_and(|window| !window.is_empty())
+            {
                 continue;
             }
             let task = &self.tasks[&id];
@@ -153,7 +157,7 @@ impl<C: Cluster> Lane<C> {
             if position <= next && !task.last.commit_start {
                 continue;
             }
-            let new_position = self.tasks.get_mut(&id).and_then(|task| task.ending.window_mut()).map(|window| {
+            let new_position = self.tasks.get_mut(&id).and_then(|task| task.destination.window_mut()).map(|window| {
                 window.advance_to(position);
                 window.position_after_commit()
             });
@@ -165,7 +169,7 @@ impl<C: Cluster> Lane<C> {
                 Ok(None) => {}
                 Err(failure) => {
                     self.abort_and_restore(failure);
-                    return self.restart_running(id);
+                    return self.restart_if_running(id);
                 }
             }
         }
@@ -186,7 +190,7 @@ impl<C: Cluster> Lane<C> {
         };
         if let Err(failure) = swept {
             self.abort_and_restore(failure);
-            self.restart_running(id);
+            self.restart_if_running(id);
         }
     }
 
@@ -198,36 +202,36 @@ impl<C: Cluster> Lane<C> {
 
     /// Commits the open transaction; recovery is up to the caller.
     fn finish(&mut self) -> Result<(), Failure> {
-        self.finish_while(None)
+        self.finish_deferring(None)
     }
 
     /// Like `finish`. With `deferred`, which collects what has to be handled afterwards, the lane continues with its
     /// calls meanwhile.
-    pub(super) fn finish_while(&mut self, deferred: Option<&mut Deferred>) -> Result<(), Failure> {
+    pub(super) fn finish_deferring(&mut self, deferred: Option<&mut Deferred>) -> Result<(), Failure> {
         if !self.transactor.is_open() {
             return Ok(());
         }
         self.pace.commit_began_at = Some(self.context.clock.monotonic());
-        let Self { context, transactor, tasks, member, ending, .. } = self;
-        transactor.seal(context, tasks, member, ending.sink_mut())?;
-        let with_windows = self.tasks_with_windows();
-        let CommitOutcome { failures, stops, settled } = self.commit_while(deferred)?;
-        self.report_outcome(with_windows, true);
-        self.ending.calls().into_iter().for_each(|calls| calls.calling.metrics.settled(settled));
+        let Self { context, transactor, tasks, member, destination, .. } = self;
+        transactor.seal(context, tasks, member, destination.sink_mut())?;
+        let awaiting = self.tasks_awaiting_outcome();
+        let CommitOutcome { failures, stops, settled } = self.commit_deferring(deferred)?;
+        self.report_outcome(awaiting, true);
+        self.destination.calls().into_iter().for_each(|calls| calls.calling.metrics.settled(settled));
         failures.into_iter().for_each(|failure| self.on_task_failure(failure));
         stops.into_iter().for_each(|(id, stop)| self.on_stop(id, stop));
         Ok(())
     }
 
-    fn commit_while(&mut self, deferred: Option<&mut Deferred>) -> Result<CommitOutcome, Failure> {
-        let Self { context, transactor, tasks, member, metrics, ending, scratch, batch, shares, .. } = self;
+    fn commit_deferring(&mut self, deferred: Option<&mut Deferred>) -> Result<CommitOutcome, Failure> {
+        let Self { context, transactor, tasks, member, metrics, destination, scratch, batch, shares, .. } = self;
         let membership = transactor.membership(member)?;
-        let Some((deferred, calls)) = deferred.zip(ending.calls_mut()) else {
+        let Some((deferred, calls)) = deferred.zip(destination.calls_mut()) else {
             return transactor.commit(context, tasks, membership, metrics, None);
         };
         let mut during_commit = |tasks: &mut Tasks<C>, wait: Duration| {
             let (scratch, batch, shares) = (&mut *scratch, &mut *batch, &mut *shares);
-            let (CallsEnding { terms, calling, .. }, member) = (&mut *calls, &mut *member);
+            let (CallsDestination { terms, calling, .. }, member) = (&mut *calls, &mut *member);
             Round { context, terms, calling, scratch, batch, shares, tasks, member }.work_during_commit(deferred, wait);
         };
         transactor.commit(context, tasks, membership, metrics, Some(&mut during_commit))
@@ -243,7 +247,7 @@ impl<C: Cluster> Lane<C> {
                 let may_pass = task.trouble.panics.are_too_many();
                 task.fail(&reason, may_pass);
             }
-            Stop::Doubted(doubt) => self.request_kafka_time(id, doubt),
+            Stop::SeemsFuture(suspicion) => self.request_kafka_time(id, suspicion),
             Stop::Gated => self.hold_for_gate(id),
         }
     }

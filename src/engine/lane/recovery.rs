@@ -10,7 +10,7 @@ use crate::engine::control::commands::ACKNOWLEDGEMENT;
 use crate::engine::failure::{Cause, Failure};
 use crate::engine::isolate::{self, IsolatedWork, LaneParts, Quarantine, StepOutcome};
 use crate::engine::panics::{InProgress, Panic, caught};
-use crate::engine::present::Doubt;
+use crate::engine::present::FutureSuspicion;
 use crate::engine::process::Scratch;
 use crate::engine::restore::{self, Slice};
 use crate::engine::setback::{Consequence, Setback};
@@ -32,10 +32,10 @@ impl<C: Cluster> Lane<C> {
         let losses = changelog_loss::detect(&mut self.tasks, &aborted.delivered);
         if aborted.undelivered.iter().any(|record| record.number == ACKNOWLEDGEMENT) {
             let now = self.context.clock.monotonic();
-            self.ending.calls_mut().into_iter().for_each(|calls| calls.commands.postpone(now));
+            self.destination.calls_mut().into_iter().for_each(|calls| calls.commands.postpone(now));
         }
         let topology = &self.context.topology.name;
-        match aborted.never_commits && self.ending.outlives_aborts() {
+        match aborted.never_commits && self.destination.outlives_aborts() {
             true => tracing::warn!(topology, reason = %failure.cause, "transaction aborted; its calls continue"),
             false => tracing::warn!(
                 topology, reason = %failure.cause, tasks = aborted.tasks().count(),
@@ -61,7 +61,7 @@ impl<C: Cluster> Lane<C> {
                 self.restart(id);
             }
         }
-        let is_of_output = matches!(failure.cause, Cause::Cluster(_)) && self.ending.isolates();
+        let is_of_output = matches!(failure.cause, Cause::Cluster(_)) && self.destination.isolates();
         match failure.task.and_then(|id| self.tasks.get_mut(&id)).filter(|_| is_of_output) {
             Some(task) => {
                 tracing::warn!(
@@ -137,7 +137,7 @@ impl<C: Cluster> Lane<C> {
         self.next_id += 1;
     }
 
-    pub(super) fn restart_running(&mut self, id: TaskId) {
+    pub(super) fn restart_if_running(&mut self, id: TaskId) {
         if self.tasks.get(&id).is_some_and(|task| matches!(task.phase, Phase::Running)) {
             self.restart(id);
         }
@@ -165,9 +165,9 @@ impl<C: Cluster> Lane<C> {
 
     /// Restores a task to learn Kafka's time. The task has committed everything before a record that seems to be from
     /// the future.
-    pub(super) fn request_kafka_time(&mut self, id: TaskId, doubt: Doubt) {
+    pub(super) fn request_kafka_time(&mut self, id: TaskId, suspicion: FutureSuspicion) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        let (wait, sweep) = (task.doubt(&self.context, doubt), task.sweep.clone());
+        let (wait, sweep) = (task.on_future_suspicion(&self.context, suspicion), task.sweep.clone());
         self.restart(id);
         let until = self.context.clock.monotonic() + wait;
         if let Some(task) = self.tasks.get_mut(&id) {
@@ -282,8 +282,8 @@ impl<C: Cluster> Lane<C> {
     /// clients have threads and memory of their own. Returns whether other tasks wait for a slot.
     fn isolate_queued(&mut self) -> bool {
         let queue = self.queued_tasks();
-        let at_work = self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))).len();
-        let free = self.context.limits.isolated_max.saturating_sub(at_work);
+        let working = self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))).len();
+        let free = self.context.limits.isolated_max.saturating_sub(working);
         for &id in queue.iter().take(free) {
             if let Err(error) = self.isolate(id) {
                 let task = self.tasks.get_mut(&id).expect("listed above");
@@ -329,8 +329,9 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn step_isolated(&mut self) {
         let others_wait = self.isolate_queued();
         for id in self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))) {
-            let Self { context, cluster, tasks, member, scratch, metrics, ending, .. } = self;
-            let parts = &mut LaneParts { context, cluster, tasks, member, scratch, metrics, sink: ending.sink_mut() };
+            let Self { context, cluster, tasks, member, scratch, metrics, destination, .. } = self;
+            let parts =
+                &mut LaneParts { context, cluster, tasks, member, scratch, metrics, sink: destination.sink_mut() };
             let stepped = caught(|| isolate::step(parts, id)).unwrap_or_else(|panic| {
                 StepOutcome::SetBack(Cause::Panicked { at: self.scratch.in_progress(), panic })
             });

@@ -72,7 +72,7 @@ impl<C: Cluster> Round<'_, C> {
         let Self { context, tasks, batch, scratch, member, .. } = self;
         let Some(task) = tasks.get_mut(&id) else { return Ok(()) };
         // The window is put back even after a panic: its calls have to be withdrawn.
-        let Some(mut window) = task.ending.take_window() else { return Ok(()) };
+        let Some(mut window) = task.destination.take_window() else { return Ok(()) };
         let result = caught(|| {
             let Some(work) = task.work() else { return };
             let wall_ms = context.clock.wall_ms();
@@ -93,14 +93,16 @@ impl<C: Cluster> Round<'_, C> {
         if is_full && !window.is_paused && member.pause(&task.input).is_ok() {
             window.is_paused = true;
         }
-        task.ending.put_window(window);
+        task.destination.put_window(window);
         result.map_err(|panic| Failure::panicked(id, scratch.in_progress(), panic))
     }
 
     /// Judges the records of a task's window that can be judged.
     pub fn judge(&mut self, id: TaskId) -> Result<(), Failure> {
         let Self { context, terms, calling, tasks, scratch, .. } = self;
-        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.ending.take_window()) else { return Ok(()) };
+        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.destination.take_window()) else {
+            return Ok(());
+        };
         let judged = match tasks[&id].work() {
             None => Ok(Ok(())),
             Some(work) => {
@@ -116,7 +118,7 @@ impl<C: Cluster> Round<'_, C> {
                 caught(|| judging::judge(judging_context, judging_buffers, (id, &work), &mut window, grants))
             }
         };
-        tasks.get_mut(&id).expect("looked at above").ending.put_window(window);
+        tasks.get_mut(&id).expect("looked at above").destination.put_window(window);
         judged.unwrap_or_else(|panic| Err(Failure::panicked(id, scratch.in_progress(), panic)))
     }
 

@@ -20,7 +20,7 @@ use crate::engine::transact::AbortOutcome;
 use crate::sabotage::{self, Sabotage};
 
 use super::Lane;
-use super::ending::Ending;
+use super::destination::Destination;
 
 /// How often the rows of idle tasks are checked, to detect a database that went back in time.
 const ROW_CHECK_INTERVAL: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ impl<C: Cluster> Lane<C> {
     /// Claims the row of a task whose store is current, and compares it with the changelog's position record. Returns
     /// whether the task can work; if not, the next step of its recovery is under way.
     pub(super) fn claim_row(&mut self, id: TaskId) -> Result<bool, Setback> {
-        let Self { context, tasks, ending: Ending::Sink(sink), .. } = self else { return Ok(true) };
+        let Self { context, tasks, destination: Destination::Sink(sink), .. } = self else { return Ok(true) };
         let task = tasks.get_mut(&id).expect("listed by the caller");
         let key = row_key(context.topology.name.as_str(), task);
         let claimed = match sink.session.claim(&key, task.last.recorded_token.is_none()) {
@@ -43,7 +43,7 @@ impl<C: Cluster> Lane<C> {
                 return Ok(false);
             }
         };
-        if let Some(task_sink) = task.ending.sink_mut() {
+        if let Some(task_sink) = task.destination.sink_mut() {
             task_sink.wait = task_sink.wait.and_then(Wait::claimed);
         }
         sink.on_success(context, tasks);
@@ -58,13 +58,13 @@ impl<C: Cluster> Lane<C> {
         };
         match compare(&claimed.row, recorded) {
             Relation::OneAhead if sabotage::is_on(Sabotage::RedoDecidedAnew) => {
-                if let Some(task_sink) = task.ending.sink_mut() {
+                if let Some(task_sink) = task.destination.sink_mut() {
                     task_sink.claim = Some(RowClaim { key, mark: claimed.row.mark });
                 }
                 Ok(true)
             }
             Relation::Same => {
-                task.ending.set_claim(RowClaim { key, mark: claimed.row.mark });
+                task.destination.set_claim(RowClaim { key, mark: claimed.row.mark });
                 if let Some(held) = &mut task.state.store {
                     held.remove_set_aside(context)?;
                 }
@@ -88,22 +88,22 @@ impl<C: Cluster> Lane<C> {
     /// Called when a row could not be claimed: schedules the next attempt, and logs an error that lasts, unless it was
     /// logged recently.
     fn on_claim_failed(&mut self, id: TaskId, error: &Error) {
-        let Self { context, tasks, ending: Ending::Sink(sink), .. } = self else { return };
+        let Self { context, tasks, destination: Destination::Sink(sink), .. } = self else { return };
         let task = tasks.get_mut(&id).expect("listed by the caller");
         let (wait, now) = (backoff(task.trouble.attempts).min(CLAIM_WAIT_MAX), context.clock.monotonic());
         task.trouble.attempts += 1;
-        let Some(task_sink) = task.ending.sink_mut() else { return };
+        let Some(task_sink) = task.destination.sink_mut() else { return };
         let claim_wait = Wait::of_claim(task_sink.wait, now);
         task_sink.wait = Some(claim_wait);
-        let should_log = error.kind == ErrorKind::Lasting || claim_wait.is_long(now);
+        let should_log = error.kind == ErrorKind::Permanent || claim_wait.is_long(now);
         match error.kind {
             _ if !(should_log && sink.logged_reasons.is_due(&error.message, now)) => {
                 tracing::debug!(task = %task.input, reason = %error, "the sink's row is not claimed yet");
             }
-            ErrorKind::Passing => {
+            ErrorKind::Transient => {
                 tracing::warn!(task = %task.input, reason = %error, "the sink's row is not claimed yet; trying again");
             }
-            ErrorKind::Lasting => {
+            ErrorKind::Permanent => {
                 tracing::error!(task = %task.input, reason = %error, "the sink's row cannot be claimed; trying again");
             }
         }
@@ -115,7 +115,7 @@ impl<C: Cluster> Lane<C> {
     /// checks find the same and nobody has claimed the row in between, the task must not continue.
     fn on_difference(&mut self, id: TaskId, claimed: Option<ClaimedRow>) -> Result<bool, Setback> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
-        let doubted = task.ending.sink().and_then(|task_sink| task_sink.doubted_mark.as_ref());
+        let doubted = task.destination.sink().and_then(|task_sink| task_sink.doubted_mark.as_ref());
         let is_certain = match &claimed {
             Some(claimed) => is_certain(claimed, doubted),
             None => doubted == Some(&NO_ROW),
@@ -137,7 +137,7 @@ impl<C: Cluster> Lane<C> {
             return Err(refusal.into());
         }
         tracing::warn!(task = %task.input, row, recorded, "the sink's row and the changelog differ; checking again");
-        if let Some(task_sink) = task.ending.sink_mut() {
+        if let Some(task_sink) = task.destination.sink_mut() {
             task_sink.doubted_mark = Some(claimed.map_or(NO_ROW, |claimed| claimed.row.mark));
         }
         self.restart(id);
@@ -146,8 +146,8 @@ impl<C: Cluster> Lane<C> {
 
     /// Performs the next step of a redo; once Kafka has committed it, the task restores.
     pub(super) fn step_redo(&mut self, id: TaskId) {
-        let Self { context, cluster, tasks, member, scratch, metrics, ending, .. } = self;
-        let parts = &mut LaneParts { context, cluster, tasks, member, scratch, metrics, sink: ending.sink_mut() };
+        let Self { context, cluster, tasks, member, scratch, metrics, destination, .. } = self;
+        let parts = &mut LaneParts { context, cluster, tasks, member, scratch, metrics, sink: destination.sink_mut() };
         match redoing::step(parts, id) {
             Ok(false) => self.restores.pending = true,
             Ok(true) => {
@@ -190,12 +190,12 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn on_undone(&mut self, undone: Undone) {
         self.note_undone(&undone);
         let Undone { failed, tasks: step_tasks, rejected } = undone;
-        let is_lasting = matches!(&failed, CommitError::Held(error) if error.kind == ErrorKind::Lasting);
+        let is_permanent = matches!(&failed, CommitError::Held(error) if error.kind == ErrorKind::Permanent);
         let fenced: Vec<TaskId> = match &failed {
             CommitError::Fenced(steps) => steps.iter().map(|step| step_tasks[*step]).collect(),
             _ => Vec::new(),
         };
-        if is_lasting {
+        if is_permanent {
             // A transaction with more records may show whether a single record is the cause.
             self.transactor.end_bisect();
         }
@@ -210,7 +210,7 @@ impl<C: Cluster> Lane<C> {
                 CommitError::Rejected(_) | CommitError::Refused(_) => false,
                 CommitError::Fenced(_) => !fenced.contains(&id),
                 // The task reads again once; if that fails, it restores after a pause.
-                CommitError::Held(_) => !is_lasting && task.trouble.attempts == 0,
+                CommitError::Held(_) => !is_permanent && task.trouble.attempts == 0,
                 CommitError::Unknown(_) => false,
             };
             if may_read_again && aborted.ended {
@@ -225,7 +225,7 @@ impl<C: Cluster> Lane<C> {
     /// Logs why the sink has not committed a transaction, unless that was logged recently, and notes which tasks wait
     /// for the sink.
     pub(super) fn note_undone(&mut self, undone: &Undone) {
-        let Self { context, tasks, ending: Ending::Sink(sink), .. } = self else { return };
+        let Self { context, tasks, destination: Destination::Sink(sink), .. } = self else { return };
         let (topology, failed) = (&context.topology.name, &undone.failed);
         let error = match failed {
             CommitError::Held(error) => error,
@@ -239,7 +239,7 @@ impl<C: Cluster> Lane<C> {
         };
         let now = context.clock.monotonic();
         for id in &undone.tasks {
-            if let Some(task_sink) = tasks.get_mut(id).and_then(|task| task.ending.sink_mut()) {
+            if let Some(task_sink) = tasks.get_mut(id).and_then(|task| task.destination.sink_mut()) {
                 task_sink.wait = Some(Wait::of_commit(task_sink.wait, now));
             }
         }
@@ -248,8 +248,8 @@ impl<C: Cluster> Lane<C> {
             _ if !sink.logged_reasons.is_due(&error.message, now) => {
                 tracing::debug!(topology, reason = %failed, "transaction aborted");
             }
-            ErrorKind::Passing => tracing::warn!(topology, reason = %failed, "transaction aborted"),
-            ErrorKind::Lasting => tracing::error!(topology, reason = %failed, "transaction aborted; trying again"),
+            ErrorKind::Transient => tracing::warn!(topology, reason = %failed, "transaction aborted"),
+            ErrorKind::Permanent => tracing::error!(topology, reason = %failed, "transaction aborted; trying again"),
         }
     }
 
@@ -262,7 +262,7 @@ impl<C: Cluster> Lane<C> {
     /// Notes the records that the sink refuses: `on_rejected` applies to them when they are read again.
     pub(super) fn note_rejected(&mut self, rejected: Vec<(TaskId, i64, String)>) {
         for (id, offset, message) in rejected {
-            if let Some(task_sink) = self.tasks.get_mut(&id).and_then(|task| task.ending.sink_mut()) {
+            if let Some(task_sink) = self.tasks.get_mut(&id).and_then(|task| task.destination.sink_mut()) {
                 task_sink.rejected.insert(offset, message);
             }
         }
@@ -284,14 +284,14 @@ impl<C: Cluster> Lane<C> {
     /// Checks the rows of idle tasks from time to time, to detect a database that goes back in time while no
     /// transaction uses it.
     pub(super) fn check_rows(&mut self, now: Duration) {
-        let Self { tasks, transactor, ending: Ending::Sink(sink), .. } = self else { return };
+        let Self { tasks, transactor, destination: Destination::Sink(sink), .. } = self else { return };
         if transactor.is_open() || now.saturating_sub(sink.rows_checked_at) < ROW_CHECK_INTERVAL {
             return;
         }
         (sink.rows_checked_at, sink.is_tidying) = (now, true);
         let idle = tasks.iter().filter(|(_, task)| matches!(task.phase, Phase::Running));
         let claims: Vec<(TaskId, RowClaim)> =
-            idle.filter_map(|(id, task)| Some((*id, task.ending.claim()?.clone()))).collect();
+            idle.filter_map(|(id, task)| Some((*id, task.destination.claim()?.clone()))).collect();
         if claims.is_empty() {
             return;
         }
@@ -314,7 +314,7 @@ impl<C: Cluster> Lane<C> {
 
     /// Makes the sink remove some of the data that it no longer needs.
     pub(super) fn tidy(&mut self) {
-        let Some(sink) = self.ending.sink_mut().filter(|sink| sink.is_tidying) else { return };
+        let Some(sink) = self.destination.sink_mut().filter(|sink| sink.is_tidying) else { return };
         sink.is_tidying = sink.session.tidy().unwrap_or_else(|error| {
             let now = self.context.clock.monotonic();
             if sink.logged_reasons.is_due(&error.message, now) {

@@ -28,7 +28,7 @@ fn renamed_topology_does_not_forward_everything_again() {
     check_refused(&site, &shop("renamed"));
     site.await_values("shop.out", 2);
     let output = Output { existing: Existing::Append, ..Output::to("shop.out") };
-    let appending = Topology { ending: Ending::Output(output), ..shop("renamed") };
+    let appending = Topology { destination: Destination::Output(output), ..shop("renamed") };
     site.drain(&appending).unwrap();
     site.await_values("shop.out", 4);
     // The topology has been active: `existing: append` is no longer needed.

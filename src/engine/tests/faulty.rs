@@ -288,9 +288,9 @@ impl Cluster for Faulty {
         self.inner.describe_topic(topic)
     }
 
-    fn outline_topic(&self, topic: &str) -> Result<Option<TopicOutline>, cluster::Error> {
+    fn describe_topic_briefly(&self, topic: &str) -> Result<Option<TopicOutline>, cluster::Error> {
         self.faults.watch_hook.iter().for_each(|watch_hook| watch_hook(None));
-        self.inner.outline_topic(topic)
+        self.inner.describe_topic_briefly(topic)
     }
 
     fn open_transaction(&self, partition: &TopicPartition, wait: Duration) -> Result<Option<i64>, cluster::Error> {

@@ -12,7 +12,7 @@ use crate::cluster::{Message, NewTopic};
 use crate::config;
 use crate::dedup::{Identity, Path, Rules, Version};
 use crate::record::Headers;
-use crate::topology::{Ending, Input, Output, Pattern, Start};
+use crate::topology::{Destination, Input, Output, Pattern, Start};
 use crate::yaml_testing::Fake;
 
 mod audited;
@@ -168,7 +168,7 @@ fn topology(input: Input, output: &str) -> Topology {
         input,
         start: Start::Earliest,
         rules: Arc::new(Rules::new(identity, Some(version))),
-        ending: Ending::Output(Output::to(output)),
+        destination: Destination::Output(Output::to(output)),
         gate: None,
         dead_letter: "shop-dead".to_owned(),
         audit: None,

@@ -39,12 +39,12 @@ impl Clock for ManualClock {
 
 /// The context of a run of `topology`, which reads [`INPUT`].
 pub fn context(site: &Site, topology: &Topology, clock: Arc<dyn Clock>) -> Context {
-    let described = site.cluster.outline_topic(INPUT).unwrap().unwrap();
+    let described = site.cluster.describe_topic_briefly(INPUT).unwrap().unwrap();
     let topic = catalog::InputTopic {
         input_id: described.id,
         changelog_id: site
             .cluster
-            .outline_topic(&topology.changelog(INPUT))
+            .describe_topic_briefly(&topology.changelog(INPUT))
             .unwrap()
             .map_or(described.id, |found| found.id),
         task_count: described.partition_count.unsigned_abs(),
@@ -77,7 +77,7 @@ pub fn context(site: &Site, topology: &Topology, clock: Arc<dyn Clock>) -> Conte
         sink: None,
         gate: None,
         provider: None,
-        commands: LatestView::default(),
+        control_topic: LatestBounds::default(),
         clock,
     }
 }

@@ -49,7 +49,7 @@ impl LaneSink {
 
     /// Reports whether any of the lane's tasks waits for the sink. Returns whether none waits.
     pub fn report_waits<C: Cluster>(&mut self, tasks: &Tasks<C>) -> bool {
-        let waits = tasks.values().any(|task| task.ending.is_waiting());
+        let waits = tasks.values().any(|task| task.destination.is_waiting());
         self.metrics.held(waits);
         !waits
     }
@@ -102,7 +102,7 @@ pub(super) fn commit<C: Cluster>(
     lane_sink.metrics.committed(took, Outcomes { done: records - in_inbox, in_inbox, rejected });
     for share in shares.iter() {
         let task = tasks.get_mut(&share.task).expect("a task leaves only between transactions");
-        if let Some(task_sink) = task.ending.sink_mut() {
+        if let Some(task_sink) = task.destination.sink_mut() {
             task_sink.on_commit(share.token);
         }
     }
@@ -111,7 +111,7 @@ pub(super) fn commit<C: Cluster>(
 }
 
 fn row_claim<C: Cluster>(task: &Task<C>) -> &RowClaim {
-    task.ending.claim().expect("a task at work has claimed its row")
+    task.destination.claim().expect("a task at work has claimed its row")
 }
 
 /// The tasks of the failed commit, and the records that the sink refuses.

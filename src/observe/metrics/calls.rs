@@ -135,7 +135,7 @@ impl CallMetrics {
         self.in_doubt.add(i64::try_from(in_doubt).unwrap_or(i64::MAX));
     }
 
-    /// An attempt is over: the number of its answer's class, and how long it was on the wire, if it was.
+    /// An attempt is over: the number of its answer's class, and how long it was in flight, if it was.
     pub fn attempt(&self, class: usize, took: Option<Duration>) {
         self.attempts[class].inc();
         if let Some(took) = took {
@@ -143,7 +143,7 @@ impl CallMetrics {
         }
     }
 
-    /// How many of the lane's requests are on the wire.
+    /// How many of the lane's requests are in flight.
     pub fn in_flight(&mut self, count: usize) {
         self.in_flight.set(i64::try_from(count).unwrap_or(i64::MAX));
     }

@@ -6,15 +6,15 @@ use tokio_postgres::types::ToSql;
 use super::super::quoting::quoted;
 use super::{LOCKED_ATTEMPTS_MAX, LOCKED_PAUSE, Requests, StoreConnection, finish_call, unexpected_outcome};
 use crate::postgres::class::Trouble;
-use crate::request::by_hand::{Decision, Listed, Seen, SeenAs, Settle, Settled};
+use crate::request::operator::{Decision, ListFilter, ListedRequest, RequestStatus, Settle, Settled};
 use crate::request::{Id, Reply, Token};
 
 impl Settle for Requests {
-    fn list<'a>(&'a self, wanted: &'a Listed) -> Reply<'a, Vec<Seen>> {
+    fn list<'a>(&'a self, filter: &'a ListFilter) -> Reply<'a, Vec<ListedRequest>> {
         Box::pin(async {
             let connection = self.next_connection().await?;
-            let seen = connection.list(&quoted(&self.location.schema), wanted).await;
-            finish_call(connection, seen)
+            let requests = connection.list(&quoted(&self.location.schema), filter).await;
+            finish_call(connection, requests)
         })
     }
 
@@ -28,12 +28,12 @@ impl Settle for Requests {
 }
 
 impl StoreConnection {
-    async fn list(&self, schema: &str, wanted: &Listed) -> Result<Vec<Seen>, Trouble> {
-        let max = i64::try_from(wanted.max).unwrap_or(i64::MAX);
-        let parameters: [&(dyn ToSql + Sync); 3] = [&wanted.answered, &wanted.begins, &max];
+    async fn list(&self, schema: &str, filter: &ListFilter) -> Result<Vec<ListedRequest>, Trouble> {
+        let max = i64::try_from(filter.max).unwrap_or(i64::MAX);
+        let parameters: [&(dyn ToSql + Sync); 3] = [&filter.answered, &filter.id_prefix, &max];
         let sql = format!("select * from {schema}.list_requests($1, $2, $3)");
         let rows = self.client.query(&sql, &parameters).await?;
-        rows.iter().map(read_seen).collect()
+        rows.iter().map(read_request).collect()
     }
 
     async fn settle(&self, schema: &str, id: Id, decision: &Decision, token: Token) -> Result<Settled, Trouble> {
@@ -52,8 +52,8 @@ impl StoreConnection {
             let row = self.client.query_one(&sql, &parameters).await?;
             return Ok(match row.try_get(0)? {
                 "answered" => Settled::Answered,
-                "forgotten" => Settled::Forgotten(SeenAs::InDoubt),
-                "answer_forgotten" => Settled::Forgotten(SeenAs::Answered),
+                "forgotten" => Settled::Forgotten(RequestStatus::InDoubt),
+                "answer_forgotten" => Settled::Forgotten(RequestStatus::Answered),
                 "already" => Settled::Already,
                 "under_way" => Settled::UnderWay { lease_until_ms: row.try_get(1)? },
                 "unknown" => Settled::Unknown,
@@ -61,18 +61,19 @@ impl StoreConnection {
                 other => return Err(unexpected_outcome(other)),
             });
         }
-        Err(Trouble::passing("the request's row is locked: a service's transaction has it"))
+        Err(Trouble::transient("the request's row is locked: a service's transaction has it"))
     }
 }
 
 /// A request from a row of `list_requests`.
-fn read_seen(row: &tokio_postgres::Row) -> Result<Seen, Trouble> {
+fn read_request(row: &tokio_postgres::Row) -> Result<ListedRequest, Trouble> {
     let id: &[u8] = row.try_get(0)?;
-    let id = id.try_into().map_err(|_| Trouble::lasting("a row of the table `request` has an id of a wrong length"))?;
+    let id =
+        id.try_into().map_err(|_| Trouble::permanent("a row of the table `request` has an id of a wrong length"))?;
     let state = match (row.try_get(1)?, row.try_get(2)?) {
-        (true, _) => SeenAs::Answered,
-        (false, true) => SeenAs::InDoubt,
-        (false, false) => SeenAs::UnderWay,
+        (true, _) => RequestStatus::Answered,
+        (false, true) => RequestStatus::InDoubt,
+        (false, false) => RequestStatus::UnderWay,
     };
-    Ok(Seen { id: Id(id), state, lease_until_ms: row.try_get(3)?, until_ms: row.try_get(4)? })
+    Ok(ListedRequest { id: Id(id), state, lease_until_ms: row.try_get(3)?, until_ms: row.try_get(4)? })
 }

@@ -111,10 +111,10 @@ impl Calls for HandlerCalls {
         self.report_receiver.try_recv().ok()
     }
 
-    fn resume_after_commit(&mut self, number: CallNumber, first_at_ms: i64) {
+    fn resume_after_commit(&mut self, number: CallNumber, first_attempt_at_ms: i64) {
         if let Some(run) = self.runs.running().get(&number) {
             // The run cannot have ended: it waits for this.
-            let _ = run.commits.send(first_at_ms);
+            let _ = run.commits.send(first_attempt_at_ms);
         }
     }
 

@@ -142,13 +142,13 @@ pub(super) async fn run_attempt(shared: RunContext, mut job: Job, _permit: Owned
         return job.report_not_sent("the request is not for a handler".to_owned());
     };
     let (alive, abandoned) = oneshot::channel::<()>();
-    // Inserted before the claim: once the lane cannot withdraw the attempt any more, it can abandon it.
+    // Inserted before the job is taken: once the lane cannot withdraw the attempt any more, it can abandon it.
     shared.runs.running().insert(request.number, RunningFunction { commits: commit_sender, _alive: alive });
-    if !job.claim() {
+    if !job.take_from_lane() {
         shared.runs.running().remove(&request.number);
         return;
     }
-    job.mark_written();
+    job.mark_may_act();
     let progress = Rc::clone(&attempt.progress);
     let mut watched = poll_fn(|context| {
         // The lane's own thread reads this: no timer of this thread fires while the function occupies it.

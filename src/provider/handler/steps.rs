@@ -123,7 +123,7 @@ impl Steps {
         if self
             .settings
             .key_window
-            .is_some_and(|window| !window.allows_step(self.request.first_at_ms, (self.settings.clock)()))
+            .is_some_and(|window| !window.allows_step(self.request.first_attempt_at_ms, (self.settings.clock)()))
         {
             return Err(self.halt(Halt::TooLate));
         }
@@ -362,9 +362,9 @@ impl Steps {
         // Fails if the lane is gone.
         let _ = self.reports.send(HandlerReport::Steps { number, attempt, steps });
         self.progress.pause_timeout();
-        let Some(first_at_ms) = self.commits.recv().await else { return std::future::pending().await };
+        let Some(first_attempt_at_ms) = self.commits.recv().await else { return std::future::pending().await };
         self.progress.restart_timeout();
-        (self.request.first_at_ms, self.request.may_have_acted) = (first_at_ms, false);
+        (self.request.first_attempt_at_ms, self.request.may_have_acted) = (first_attempt_at_ms, false);
         Ok(())
     }
 }

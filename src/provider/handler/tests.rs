@@ -69,7 +69,7 @@ struct Engine {
     journal: Vec<OwnedStep>,
     attempt: u32,
     may_have_acted: bool,
-    first_at_ms: i64,
+    first_attempt_at_ms: i64,
 }
 
 /// The next event that reaches the engine.
@@ -87,7 +87,7 @@ impl Engine {
         R: Into<Reply>,
     {
         let calls = Handler::new(Function::new(function), settings).calls();
-        Self { calls, journal: Vec::new(), attempt: 0, may_have_acted: false, first_at_ms: 1_000_000 }
+        Self { calls, journal: Vec::new(), attempt: 0, may_have_acted: false, first_attempt_at_ms: 1_000_000 }
     }
 
     fn submit(&mut self) {
@@ -97,7 +97,7 @@ impl Engine {
         self.calls.submit(Request {
             number: 1,
             attempt: self.attempt,
-            first_at_ms: self.first_at_ms,
+            first_attempt_at_ms: self.first_attempt_at_ms,
             may_have_acted: self.may_have_acted,
             payload: Payload::Handler(work("{\"id\":1}")),
             journal: Arc::new(journal),
@@ -131,7 +131,7 @@ impl Engine {
             match self.next() {
                 EngineEvent::Steps(steps) => {
                     self.journal.extend(steps);
-                    self.calls.resume_after_commit(1, self.first_at_ms);
+                    self.calls.resume_after_commit(1, self.first_attempt_at_ms);
                 }
                 ended => return ended,
             }

@@ -14,13 +14,13 @@ use tokio::time::Instant;
 
 use super::connect::h2_error_message;
 use super::message::Message;
-use super::pool::{Lease, Pool, Sender};
+use super::pool::{Pool, PooledConnection, Sender};
 use super::response::{Stream, read};
 use super::settings::Shared;
 use crate::effect::call::AttemptOutcome;
 use crate::effect::provider::{self, Body, Payload};
 use crate::provider::job::Job;
-use crate::words::said;
+use crate::words::error_text;
 
 /// How many connections in a row may give a request back.
 const GIVEN_BACK_MAX: usize = 3;
@@ -49,30 +49,32 @@ pub(super) async fn run_attempt(pool: Rc<Pool>, mut job: Job, _permit: OwnedSema
     let shared = &pool.shared;
     let mut failure = String::new();
     for _ in 0..GIVEN_BACK_MAX {
-        let (mut lease, outgoing) = match prepare(&pool, &job).await {
-            Ok((lease, outgoing)) => {
+        let (mut connection, outgoing) = match prepare(&pool, &job).await {
+            Ok((connection, outgoing)) => {
                 // From here on nothing awaits until the connection has the request.
-                if !job.claim() {
+                if !job.take_from_lane() {
                     return;
                 }
                 if is_too_late(shared, job.request()) {
                     let why = "the key's window has passed, or would pass before a response could arrive";
                     return job.report(AttemptOutcome::TooLate, Body::None, Some(why.to_owned()));
                 }
-                (lease, outgoing)
+                (connection, outgoing)
             }
             Err(why) => return job.report_not_sent(why),
         };
-        let deadline = job.mark_written() + shared.timeout;
-        match send(shared, &mut lease, outgoing, deadline).await {
-            SendOutcome::Answered(head, stream) => return receive(shared, job, lease, (&head, stream), deadline).await,
+        let deadline = job.mark_may_act() + shared.timeout;
+        match send(shared, &mut connection, outgoing, deadline).await {
+            SendOutcome::Answered(head, stream) => {
+                return receive(shared, job, connection, (&head, stream), deadline).await;
+            }
             SendOutcome::Lost(why) => {
-                lease.retire();
+                connection.retire();
                 return job.report(AttemptOutcome::Lost, Body::None, Some(why));
             }
             SendOutcome::GivenBack(why) => {
                 job.mark_given_back();
-                lease.retire();
+                connection.retire();
                 failure = why;
             }
         }
@@ -81,28 +83,33 @@ pub(super) async fn run_attempt(pool: Rc<Pool>, mut job: Job, _permit: OwnedSema
 }
 
 /// Gets a connection, and puts the request into the form of its version of HTTP.
-async fn prepare(pool: &Pool, job: &Job) -> Result<(Lease, Outgoing), String> {
+async fn prepare(pool: &Pool, job: &Job) -> Result<(PooledConnection, Outgoing), String> {
     let Payload::Http(rendered) = &job.request().payload else { return Err("it is not an HTTP request".to_owned()) };
     let message = Message::of(&pool.shared, rendered)?;
-    let lease = pool.lease(&message.origin).await?;
-    let outgoing = if lease.is_http1() {
+    let connection = pool.connection(&message.origin).await?;
+    let outgoing = if connection.is_http1() {
         Outgoing::Http1(message.into_http1()?)
     } else {
         let (request, body) = message.into_http2()?;
         Outgoing::Http2(request, body)
     };
-    Ok((lease, outgoing))
+    Ok((connection, outgoing))
 }
 
 /// Whether the key's window forbids writing a request now.
 fn is_too_late(shared: &Shared, request: &provider::Request) -> bool {
     let window = shared.key_window.as_ref().filter(|_| request.payload.key().is_some());
-    window.is_some_and(|window| !window.allows(request.first_at_ms, (shared.clock)()))
+    window.is_some_and(|window| !window.allows(request.first_attempt_at_ms, (shared.clock)()))
 }
 
-async fn send(shared: &Shared, lease: &mut Lease, outgoing: Outgoing, deadline: Instant) -> SendOutcome {
+async fn send(
+    shared: &Shared,
+    connection: &mut PooledConnection,
+    outgoing: Outgoing,
+    deadline: Instant,
+) -> SendOutcome {
     let exchange = async {
-        match (lease.sender(), outgoing) {
+        match (connection.sender(), outgoing) {
             (Some(Sender::Http1(http1)), Outgoing::Http1(request)) => {
                 match http1.sender.try_send_request(request).await {
                     Ok(response) => {
@@ -111,7 +118,7 @@ async fn send(shared: &Shared, lease: &mut Lease, outgoing: Outgoing, deadline: 
                     }
                     Err(mut error) => {
                         let is_given_back = error.take_message().is_some();
-                        let why = said(&error.into_error());
+                        let why = error_text(&error.into_error());
                         if is_given_back { SendOutcome::GivenBack(why) } else { SendOutcome::Lost(why) }
                     }
                 }
@@ -165,16 +172,22 @@ async fn send_body(mut stream: SendStream<Bytes>, body: Option<Bytes>) {
 }
 
 /// Reads a response to its end, and puts the connection back if it can be used again.
-async fn receive(shared: &Shared, mut job: Job, mut lease: Lease, response: (&Parts, Stream), deadline: Instant) {
+async fn receive(
+    shared: &Shared,
+    mut job: Job,
+    mut connection: PooledConnection,
+    response: (&Parts, Stream),
+    deadline: Instant,
+) {
     let (head, stream) = response;
     let read = read(shared, head, stream, deadline).await;
     let is_reusable = read.is_whole && !head.status.is_informational();
     job.report(AttemptOutcome::Status(read.status), read.body, read.message);
-    if !lease.is_http1() {
+    if !connection.is_http1() {
         return;
     }
-    let Some(Sender::Http1(http1)) = lease.sender().filter(|_| is_reusable) else { return };
+    let Some(Sender::Http1(http1)) = connection.sender().filter(|_| is_reusable) else { return };
     if matches!(tokio::time::timeout(READY_WAIT, http1.sender.ready()).await, Ok(Ok(()))) {
-        lease.mark_reusable();
+        connection.mark_reusable();
     }
 }

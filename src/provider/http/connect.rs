@@ -20,7 +20,7 @@ use super::message::Origin;
 use super::settings::Shared;
 use super::socket::{Socket, Unfinished};
 use super::tls;
-use crate::words::said;
+use crate::words::error_text;
 
 /// The longest head of a response, in bytes.
 const HEAD_MAX: usize = 64 << 10;
@@ -97,7 +97,7 @@ impl Connection {
 /// The message of an HTTP/2 error, without any text from the other side.
 pub(super) fn h2_error_message(error: &h2::Error) -> String {
     match (error.get_io(), error.reason()) {
-        (Some(error), _) => said(error),
+        (Some(error), _) => error_text(error),
         (None, Some(reason)) if error.is_go_away() => format!("the connection was closed: {reason}"),
         (None, Some(reason)) => format!("the stream was reset: {reason}"),
         (None, None) => "the connection was closed".to_owned(),
@@ -150,7 +150,7 @@ async fn connect_without_timeout(shared: &Shared, origin: &Origin) -> Result<Con
 /// Why there is no connection.
 pub async fn dial(host: &str, port: u16, wait: Duration) -> Result<TcpStream, String> {
     let addresses =
-        lookup_host((host, port)).await.map_err(|error| format!("no address of {host}: {}", said(&error)))?;
+        lookup_host((host, port)).await.map_err(|error| format!("no address of {host}: {}", error_text(&error)))?;
     let addresses: Vec<SocketAddr> = addresses.collect();
     // An address that does not respond leaves time for the others.
     let wait_each = wait / u32::try_from(addresses.len().clamp(1, 4)).unwrap_or(1);
@@ -159,10 +159,10 @@ pub async fn dial(host: &str, port: u16, wait: Duration) -> Result<TcpStream, St
         let connected = tokio::time::timeout(wait_each, TcpStream::connect(address)).await;
         match connected {
             Ok(Ok(stream)) => {
-                stream.set_nodelay(true).map_err(|error| format!("no connection to {host}: {}", said(&error)))?;
+                stream.set_nodelay(true).map_err(|error| format!("no connection to {host}: {}", error_text(&error)))?;
                 return Ok(stream);
             }
-            Ok(Err(error)) => failure = format!("no connection to {host}:{port}: {}", said(&error)),
+            Ok(Err(error)) => failure = format!("no connection to {host}:{port}: {}", error_text(&error)),
             Err(_) => failure = format!("no connection to {host}:{port} within {wait_each:?}"),
         }
     }
@@ -197,7 +197,7 @@ async fn open_tunnel(
         request.extend([b"Proxy-Authorization: ", credentials.as_bytes(), b"\r\n"].concat());
     }
     request.extend(b"\r\n");
-    let lost = |error: std::io::Error| format!("the proxy to {origin} does not answer: {}", said(&error));
+    let lost = |error: std::io::Error| format!("the proxy to {origin} does not answer: {}", error_text(&error));
     stream.write_all(&request).await.map_err(lost)?;
     stream.flush().await.map_err(lost)?;
     let mut head = Vec::new();
@@ -220,10 +220,10 @@ async fn open_tunnel(
 
 async fn connect_http1(stream: BoxedStream, unfinished: Unfinished) -> Result<Connection, String> {
     let handshake = http1::Builder::new().max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.map_err(|error| said(&error))?;
+    let (mut sender, connection) = handshake.map_err(|error| error_text(&error))?;
     // The connection's error is dropped: the sender of its request reports it.
     let task = tokio::task::spawn_local(async move { drop(connection.await) }).abort_handle();
-    sender.ready().await.map_err(|error| said(&error))?;
+    sender.ready().await.map_err(|error| error_text(&error))?;
     Ok(Connection::Http1(Http1 { sender, unfinished, task }))
 }
 

@@ -72,7 +72,7 @@ impl Http {
     /// A provider with these settings. Connects to nothing and opens no file.
     ///
     /// # Errors
-    /// Invalid settings, as [`ErrorKind::Lasting`].
+    /// Invalid settings, as [`ErrorKind::Permanent`].
     pub fn new(settings: Settings) -> Result<Self, Error> {
         Self::with_clock(settings, system_clock())
     }
@@ -82,7 +82,7 @@ impl Http {
     /// # Errors
     /// As [`Http::new`].
     pub fn with_clock(settings: Settings, clock: WallClock) -> Result<Self, Error> {
-        let shared = Shared::new(settings, clock).map_err(|message| Error { kind: ErrorKind::Lasting, message })?;
+        let shared = Shared::new(settings, clock).map_err(|message| Error { kind: ErrorKind::Permanent, message })?;
         Ok(Self { shared: Arc::new(shared) })
     }
 }

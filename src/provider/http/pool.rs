@@ -47,7 +47,7 @@ type Timed<T> = Vec<(T, Instant)>;
 /// An origin's waiting requests and its connections.
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<oneshot::Sender<Result<Lease, String>>>,
+    waiting: VecDeque<oneshot::Sender<Result<PooledConnection, String>>>,
     idle: Timed<Http1>,
     http2: Timed<Rc<SharedHttp2>>,
     /// How many connections are being made.
@@ -62,15 +62,15 @@ struct SharedHttp2 {
     requests: std::cell::Cell<usize>,
 }
 
-/// A connection that one request may use. Dropping the lease closes an HTTP/1.1 connection that was used, unless it can
-/// be used again.
-pub(super) struct Lease {
+/// A connection that one request may use. An HTTP/1.1 connection that was used is closed when this is dropped, unless
+/// it can be used again.
+pub(super) struct PooledConnection {
     origin_pool: Rc<OriginPool>,
-    connection: Option<LeasedConnection>,
+    connection: Option<UsableConnection>,
     is_used: bool,
 }
 
-enum LeasedConnection {
+enum UsableConnection {
     Http1(Http1),
     Http2(Rc<SharedHttp2>),
 }
@@ -90,15 +90,15 @@ impl Pool {
     ///
     /// # Errors
     /// The reason why there is no connection.
-    pub async fn lease(&self, origin: &Origin) -> Result<Lease, String> {
-        let lease = {
+    pub async fn connection(&self, origin: &Origin) -> Result<PooledConnection, String> {
+        let connection = {
             let origin_pool = self.origin_pool(origin);
-            let (waiter, lease) = oneshot::channel();
+            let (waiter, connection) = oneshot::channel();
             origin_pool.queue.borrow_mut().waiting.push_back(waiter);
             origin_pool.serve_waiting();
-            lease
+            connection
         };
-        lease.await.unwrap_or_else(|_| Err("the thread that makes the calls has ended".to_owned()))
+        connection.await.unwrap_or_else(|_| Err("the thread that makes the calls has ended".to_owned()))
     }
 
     fn origin_pool(&self, origin: &Origin) -> Rc<OriginPool> {
@@ -139,18 +139,18 @@ impl Queue {
     }
 
     /// Takes a connection that can carry a request at once.
-    fn take_free(&mut self) -> Option<LeasedConnection> {
+    fn take_free(&mut self) -> Option<UsableConnection> {
         let has_room = |http2: &SharedHttp2| {
             !http2.connection.is_closed() && http2.requests.get() < http2.connection.streams_max()
         };
         if let Some((http2, _)) = self.http2.iter().find(|(http2, _)| has_room(http2)) {
             http2.requests.set(http2.requests.get() + 1);
-            return Some(LeasedConnection::Http2(Rc::clone(http2)));
+            return Some(UsableConnection::Http2(Rc::clone(http2)));
         }
         // The most recently used one, so that the others can be closed.
         while let Some((http1, since)) = self.idle.pop() {
             if http1.sender.is_ready() && since.elapsed() <= IDLE_MAX {
-                return Some(LeasedConnection::Http1(http1));
+                return Some(UsableConnection::Http1(http1));
             }
         }
         None
@@ -170,10 +170,11 @@ impl OriginPool {
                 let Some(connection) = queue.take_free() else { break };
                 (queue.waiting.pop_front(), connection)
             };
-            let lease = Lease { origin_pool: Rc::clone(self), connection: Some(connection), is_used: false };
+            let pooled =
+                PooledConnection { origin_pool: Rc::clone(self), connection: Some(connection), is_used: false };
             if let Some(waiter) = waiter {
                 // The request still waits: nothing has awaited since the check above.
-                drop(waiter.send(Ok(lease)));
+                drop(waiter.send(Ok(pooled)));
             }
         }
         let queue = &mut *self.queue.borrow_mut();
@@ -224,16 +225,16 @@ impl OriginPool {
     }
 }
 
-impl Lease {
+impl PooledConnection {
     /// The sender of the connection, which is used from now on.
     pub fn sender(&mut self) -> Option<Sender<'_>> {
         self.is_used = true;
         match self.connection.as_mut()? {
-            LeasedConnection::Http1(http1) => {
+            UsableConnection::Http1(http1) => {
                 http1.unfinished.set(true);
                 Some(Sender::Http1(http1))
             }
-            LeasedConnection::Http2(http2) => Some(Sender::Http2(http2.connection.sender())),
+            UsableConnection::Http2(http2) => Some(Sender::Http2(http2.connection.sender())),
         }
     }
 
@@ -241,7 +242,7 @@ impl Lease {
     /// connection continue.
     pub fn retire(mut self) {
         self.is_used = true;
-        if let Some(LeasedConnection::Http2(http2)) = &self.connection {
+        if let Some(UsableConnection::Http2(http2)) = &self.connection {
             http2.connection.unfinished.set(true);
             self.origin_pool.queue.borrow_mut().http2.retain(|(other, _)| !Rc::ptr_eq(other, http2));
         }
@@ -250,23 +251,23 @@ impl Lease {
     /// Records that the request is over, and that the connection is ready for another one.
     pub fn mark_reusable(&mut self) {
         self.is_used = false;
-        if let Some(LeasedConnection::Http1(http1)) = &self.connection {
+        if let Some(UsableConnection::Http1(http1)) = &self.connection {
             http1.unfinished.set(false);
         }
     }
 
     /// Whether it is HTTP/1.1.
     pub fn is_http1(&self) -> bool {
-        matches!(self.connection, Some(LeasedConnection::Http1(_)))
+        matches!(self.connection, Some(UsableConnection::Http1(_)))
     }
 }
 
-impl Drop for Lease {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         match self.connection.take() {
-            Some(LeasedConnection::Http1(http1)) if !self.is_used => self.origin_pool.put_back(http1),
-            Some(LeasedConnection::Http1(_)) | None => {}
-            Some(LeasedConnection::Http2(http2)) => {
+            Some(UsableConnection::Http1(http1)) if !self.is_used => self.origin_pool.put_back(http1),
+            Some(UsableConnection::Http1(_)) | None => {}
+            Some(UsableConnection::Http2(http2)) => {
                 http2.requests.set(http2.requests.get() - 1);
                 let queue = &mut *self.origin_pool.queue.borrow_mut();
                 if let Some((_, since)) = queue.http2.iter_mut().find(|(other, _)| Rc::ptr_eq(other, &http2)) {

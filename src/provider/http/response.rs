@@ -13,7 +13,7 @@ use super::connect::h2_error_message;
 use super::settings::{HASHED_MAX, Shared};
 use crate::effect::call::{RetryAfter, Status, is_replay_marker, names_key};
 use crate::effect::provider::Body;
-use crate::words::said;
+use crate::words::error_text;
 
 /// How many bytes of a body are searched for signs that it is about the key.
 const SEARCHED_MAX: usize = 16 << 10;
@@ -36,7 +36,7 @@ impl Stream {
                         Ok(data) => return Some(Ok(data)),
                         Err(_) => continue,
                     },
-                    Err(error) => return Some(Err(said(&error))),
+                    Err(error) => return Some(Err(error_text(&error))),
                 }
             },
             Self::Http2(body) => match body.data().await? {

@@ -30,7 +30,7 @@ pub struct Settings {
     /// How long an attempt may take, from the request's first byte to the response's last one. Connecting comes before
     /// that, and may take just as long, but 5 s at most.
     pub timeout: Duration,
-    /// The most requests of a lane that are on the wire at once.
+    /// The most requests of a lane that are in flight at once.
     pub in_flight: usize,
     /// The most requests of a lane that are written in a second. A burst has at most a tenth of that number, or one
     /// request if that is more.

@@ -18,21 +18,21 @@ use crate::yaml::Mistake;
 /// A proxy's settings.
 #[derive(Debug)]
 pub struct Config {
-    /// The address that it listens on.
+    /// The address at which clients connect.
     pub listen: SocketAddr,
     /// The service behind the proxy.
     pub upstream: Origin,
     /// Where requests are remembered.
     pub store: StoreConfig,
     /// The service's name, where several services share the store; empty if not set.
-    pub scope: String,
+    pub service: String,
     /// TLS with clients.
     pub tls: Option<Renewed<ServerConfig>>,
     /// The address of metrics and health; `None` to serve neither.
-    pub http: Option<SocketAddr>,
-    /// Whether the service gets its own name as `Host`, not the client's.
+    pub metrics_listen: Option<SocketAddr>,
+    /// Whether `Host` names the service's own host, instead of the host that the client has named.
     pub sets_host: bool,
-    /// Whether clients are trusted to say for whom they send requests.
+    /// Whether the headers are believed in which clients say for whom they forward requests.
     pub trusts_forwarded: bool,
     /// The bounds on clients.
     pub bounds: Bounds,
@@ -53,19 +53,22 @@ pub struct Config {
 /// The bounds on clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Open connections.
+    /// The most open connections.
     pub connections_max: usize,
-    /// Requests in progress.
+    /// The most requests in progress, with or without a key.
     pub requests_max: usize,
-    /// Requests under a key that are at work.
-    pub at_work_max: usize,
-    /// Bytes of their bodies, and of their responses' until they are sent, together.
+    /// The most requests with a key in progress, including those that wait for another one and those whose clients are
+    /// gone.
+    pub keyed_requests_max: usize,
+    /// The most bytes of the bodies of requests with a key, together with the bodies of their responses until these are
+    /// sent.
     pub bodies_bytes_max: usize,
     /// Whether each address has a share of these bounds.
     pub has_shares: bool,
-    /// The minimum rate, in bytes a second, at which a body under a key arrives and a response is read.
+    /// The minimum rate, in bytes a second, at which the body of a request with a key must arrive, and at which a
+    /// client must read a response.
     pub body_rate_min: usize,
-    /// Bytes of a request's head.
+    /// The most bytes of a request's head.
     pub head_bytes_max: usize,
     /// How long a head may take.
     pub head_wait: Duration,
@@ -76,9 +79,9 @@ pub struct Bounds {
 /// A rule, and which requests it is for.
 #[derive(Debug)]
 pub struct Route {
-    /// Its paths; `None`: all.
+    /// Its paths; `None` for all.
     pub path: Option<Pattern>,
-    /// Its methods; empty: all.
+    /// Its methods; empty for all.
     pub methods: Vec<Method>,
     /// Its rule.
     pub rule: Rule,
@@ -100,39 +103,39 @@ pub enum KeyUse {
 pub struct Rule {
     /// Whether requests have keys.
     pub key: KeyUse,
-    /// The header of keys.
+    /// The header that carries the key.
     pub header: HeaderName,
-    /// The header that tells callers apart; `None`: all clients are one caller.
+    /// The header that tells callers apart; `None` if all clients are one caller.
     pub caller: Option<HeaderName>,
-    /// Whether a request under a key must have that header.
+    /// Whether a request with a key must have that header.
     pub caller_required: bool,
     /// How long responses are remembered.
     pub retention: Duration,
-    /// How long requests wait for the first one under their key.
+    /// How long a request waits for an earlier one with its key.
     pub wait: Duration,
-    /// How long a reservation is good for.
+    /// How long a reservation is valid without being extended.
     pub lease: Duration,
     /// How long a request stays reserved after the proxy has stopped waiting for the service.
     pub grace: Duration,
     /// What is done with a request that may have been carried out.
     pub on_in_doubt: OnInDoubt,
-    /// Statuses with which the service says that it has done nothing.
-    pub released: Vec<StatusCode>,
+    /// The statuses of responses that release the reservation: with these, the service says that it has done nothing.
+    pub releasing_statuses: Vec<StatusCode>,
     /// What is done while the store is down.
     pub on_store_down: OnStoreDown,
-    /// Headers that count when requests are compared.
+    /// The headers that are compared when a request with a known key arrives.
     pub fingerprint_headers: Vec<HeaderName>,
-    /// Fields of JSON bodies that do not count.
+    /// The fields of JSON bodies that are not compared.
     pub fingerprint_except: Vec<String>,
-    /// Headers of responses that are remembered; `None`: those that the layer remembers by default.
+    /// The names of the response headers that are remembered; `None` for the layer's default.
     pub remember: Option<Vec<HeaderName>>,
-    /// The largest body of a request under a key.
+    /// The most bytes of the body of a request with a key.
     pub request_bytes_max: usize,
-    /// The largest body of a response that is remembered.
+    /// The most bytes of a response's body that is remembered; of a larger one, only the digest is.
     pub answer_bytes_max: usize,
-    /// How long the service may take.
+    /// How long the service may take to begin its response.
     pub timeout: Duration,
-    /// The header of reservations.
+    /// The header that tells the service the request's reservation; `None` if no header does.
     pub reservation_header: Option<HeaderName>,
 }
 

@@ -67,9 +67,9 @@ pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
         listen: listen?.value,
         upstream: origin?,
         store: store?,
-        scope: scope.map(|scope| scope.value).unwrap_or_default(),
+        service: scope.map(|scope| scope.value).unwrap_or_default(),
         tls: tls.map_or(Some(None), |tls| tls.map(Some))?,
-        http: http?,
+        metrics_listen: http?,
         sets_host: sets_host.unwrap_or(false),
         trusts_forwarded: trusts_forwarded.is_some_and(|trusts| trusts.value),
         bounds,
@@ -114,7 +114,7 @@ fn client_tls(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Renewed<rust
     let (certificate, key) = (file("certificate"), file("key"));
     let path = |file: &Placed<_>| PathBuf::from(crate::yaml::Text::reveal(&file.value));
     let tls = tls::server(&path(certificate.as_ref()?), &path(key.as_ref()?), &[ALPN_HTTP_2, ALPN_HTTP_1_1]);
-    match tls.now() {
+    match tls.current() {
         Ok(_) => Some(tls),
         Err(why) => {
             let help = "name a PEM file with a certificate, and one with its private key";
@@ -132,7 +132,7 @@ fn bounds(top: &Fields<'_>, reader: &mut Reader<'_>) -> Bounds {
     Bounds {
         connections_max: count("connections_max", 1_024),
         requests_max: count("requests_max", 2_048),
-        at_work_max: count("at_work_max", AT_WORK_MAX),
+        keyed_requests_max: count("at_work_max", AT_WORK_MAX),
         bodies_bytes_max: size(top, "bodies_bytes_max", (1, BODIES_BYTES), reader).unwrap_or(BODIES_BYTES_MAX),
         has_shares: choice(top, "shares", &[("address", true), ("none", false)], reader).unwrap_or(true),
         body_rate_min: size(top, "body_rate_min", (1, BODY_RATE), reader).unwrap_or(1 << 10),
@@ -209,7 +209,7 @@ fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut R
 /// Whether `released` has an effect. A list of failure statuses has none if every failed request is carried out again
 /// anyway.
 fn uses_statuses(rule: &Rule) -> bool {
-    let has_others = rule.released.iter().any(|status| !is_failure(*status));
+    let has_others = rule.releasing_statuses.iter().any(|status| !is_failure(*status));
     rule.key != KeyUse::Off && (rule.on_in_doubt == OnInDoubt::Refuse || has_others)
 }
 

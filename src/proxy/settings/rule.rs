@@ -32,7 +32,7 @@ pub fn defaults() -> Rule {
         lease: LEASE,
         grace: GRACE,
         on_in_doubt: OnInDoubt::default(),
-        released: Vec::new(),
+        releasing_statuses: Vec::new(),
         on_store_down: OnStoreDown::default(),
         fingerprint_headers: Vec::new(),
         fingerprint_except: Vec::new(),
@@ -67,7 +67,8 @@ pub fn rule(fields: &Fields<'_>, base: &Rule, store: Option<&str>, reader: &mut 
         lease: lease.map_or(base.lease, |lease| millis(lease.value)),
         grace: optional_duration(fields, "grace", reader).unwrap_or(base.grace),
         on_in_doubt: choice(fields, "on_in_doubt", &doubt_choices, reader).unwrap_or(base.on_in_doubt),
-        released: items(fields, "released", reader, statuses).map_or_else(|| base.released.clone(), |all| all.concat()),
+        releasing_statuses: items(fields, "released", reader, statuses)
+            .map_or_else(|| base.releasing_statuses.clone(), |all| all.concat()),
         on_store_down: choice(fields, "on_store_down", &down_choices, reader).unwrap_or(base.on_store_down),
         request_bytes_max: size(fields, "request_bytes_max", (1, REQUEST_BYTES_MAX), reader)
             .unwrap_or(base.request_bytes_max),

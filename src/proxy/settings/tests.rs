@@ -206,8 +206,11 @@ fn only_error_statuses_release_a_request() {
         "{MINIMAL}caller: none\non_in_doubt: refuse\nreleased: [503, 408]\nroutes:\n  - {{path: /a, released: []}}\n  - {{path: /b}}\n"
     );
     let config = loaded(&text);
-    let all: Vec<Vec<u16>> =
-        config.routes.iter().map(|route| route.rule.released.iter().map(StatusCode::as_u16).collect()).collect();
+    let all: Vec<Vec<u16>> = config
+        .routes
+        .iter()
+        .map(|route| route.rule.releasing_statuses.iter().map(StatusCode::as_u16).collect())
+        .collect();
     assert_eq!(all, [vec![], vec![503, 408], vec![503, 408]]);
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
     for status in ["200", "302", "399", "600", "'503 '", "all", "5xx"] {
@@ -216,7 +219,7 @@ fn only_error_statuses_release_a_request() {
             "`released` must be a list of statuses, each from 400 to 599, or `4xx`",
         );
     }
-    let all = &loaded(&format!("{MINIMAL}released: [503, 4xx]\n")).routes[0].rule.released;
+    let all = &loaded(&format!("{MINIMAL}released: [503, 4xx]\n")).routes[0].rule.releasing_statuses;
     let all: Vec<u16> = all.iter().map(StatusCode::as_u16).collect();
     assert_eq!(
         all,
@@ -224,7 +227,7 @@ fn only_error_statuses_release_a_request() {
         "a service may have acted before 408"
     );
     expect_mistake("on_in_doubt: refuse\nreleased: 503\n", "`released` must be a list of statuses");
-    assert!(loaded(MINIMAL).routes[0].rule.released.is_empty(), "none by default");
+    assert!(loaded(MINIMAL).routes[0].rule.releasing_statuses.is_empty(), "none by default");
 }
 
 #[test]
@@ -346,7 +349,10 @@ fn command_line_is_read_as_given() {
     let text = command_line("http://[::1]:3000", Some("Authorization"), ("embedded", "a \"folder\": #1", None));
     let config = loaded(&text);
     assert_eq!(config.store, StoreConfig::Embedded { dir: PathBuf::from("a \"folder\": #1"), bytes_max: None });
-    assert_eq!((config.listen.port(), config.http, config.upstream.url().as_str()), (0, None, "http://[::1]:3000"));
+    assert_eq!(
+        (config.listen.port(), config.metrics_listen, config.upstream.url().as_str()),
+        (0, None, "http://[::1]:3000")
+    );
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
     let text = command_line("b", Some("none"), ("postgres", "d", Some("${env:NONE}")));
     let all = load_text(COMMAND_LINE, &text, &Fake::default()).expect_err("two settings are wrong");

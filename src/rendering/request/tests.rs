@@ -12,7 +12,7 @@ use crate::effect::call::{Answers, Comparison, Jitter, KeyWindow, OnInDoubt, OnU
 use crate::record::{HeaderBuf, Headers};
 use crate::topology::sink::Terms;
 use crate::topology::sink::terms::OnDuplicate;
-use crate::topology::{Ending, Sink};
+use crate::topology::{Destination, Sink};
 use crate::yaml_testing::Fake;
 
 const VERSIONED: &str = "version: {of: value.v, as: integer}\n";
@@ -64,7 +64,7 @@ fn calling(lines: &str, http: Http) -> Topology {
     let environment = Fake::default().with_file("t.yaml", text);
     let loaded = crate::topology::load(FilePath::new("t.yaml"), &environment);
     let topology = loaded.unwrap_or_else(|diagnostics| panic!("{}", diagnostics.render(false))).topology;
-    Topology { ending: Ending::Sink(Box::new(Sink::Http(Box::new(http)))), ..topology }
+    Topology { destination: Destination::Sink(Box::new(Sink::Http(Box::new(http)))), ..topology }
 }
 
 fn record(value: &str) -> Record<'_> {

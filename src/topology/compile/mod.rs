@@ -27,7 +27,7 @@ use topics::Written;
 #[derive(Clone, Copy, Debug)]
 pub struct Marks {
     /// The output's name, or the sink.
-    pub ending: Place,
+    pub destination: Place,
     /// The inbox, or the sink, or the output's name.
     pub inbox: Place,
     /// The gate, or what the topology ends in.
@@ -54,7 +54,7 @@ pub fn compile(
     compiler.check_sink();
     compiler.check_gate();
     let gate = compiler.gate(name.as_deref());
-    let ending = compiler.ending(&topics, name.as_deref(), input.as_ref());
+    let destination = compiler.destination(&topics, name.as_deref(), input.as_ref());
     let tests = compiler.tests(input.as_ref());
     compiler.check_no_versions_expected();
     if !compiler.report.is_fine() {
@@ -76,7 +76,7 @@ pub fn compile(
         input: input?,
         start: spec.input.start.as_ref().map_or(Start::Earliest, |start| start.value),
         rules: Arc::new(rules),
-        ending: ending?,
+        destination: destination?,
         gate: gate?,
         dead_letter: dead_letter?,
         audit,
@@ -84,10 +84,10 @@ pub fn compile(
         tests,
     };
     let sink = spec.sink.as_ref().map(|sink| sink.place);
-    let ending = spec.output.as_ref().map(|output| output.place).or(sink)?;
+    let destination = spec.output.as_ref().map(|output| output.place).or(sink)?;
     let inbox = spec.sink.as_ref().and_then(|sink| sink.postgres.as_ref()?.inbox.as_ref()).map(|inbox| inbox.place);
-    let gate = spec.gate.as_ref().map_or(ending, |gate| gate.place);
-    Some((topology, Marks { ending, inbox: inbox.unwrap_or(ending), gate }))
+    let gate = spec.gate.as_ref().map_or(destination, |gate| gate.place);
+    Some((topology, Marks { destination, inbox: inbox.unwrap_or(destination), gate }))
 }
 
 /// Reports only mistakes that do not depend on a preset, for a topology whose preset is unknown.

@@ -1,7 +1,7 @@
 //! A topology's tree with the blocks of its preset in it: what is compiled, and what `check --expand` prints.
 //!
 //! **Invariant.** Afterwards the tree without its key `preset` means the same: it contains everything that the preset means
-//! for this topology, including the settings that depend on its ending. So `check --expand` only has to print it.
+//! for this topology, including the settings that depend on its destination. So `check --expand` only has to print it.
 
 use super::catalogue::Preset;
 use crate::dedup::Action;
@@ -30,14 +30,14 @@ pub(super) fn merge(mut tree: Node, preset: &Preset, place: Place) -> Node {
         return tree;
     };
     let is_own = |key: &str| entries.iter().any(|entry| entry.key == key);
-    let (own_identity, ending) = (is_own("identity"), Ending::of(entries));
+    let (own_identity, destination) = (is_own("identity"), Destination::of(entries));
     let has_rows = entries.iter().all(|entry| entry.key != "identity" || has_key(&entry.node, ROWS));
     let compares_none = entries.iter().any(|entry| entry.key == CONTENTS && is_plain(&entry.node, NONE));
     for mut block in blocks {
         // A topology with its own identity must state again that it stays in one partition.
         let replaced = own_identity && block.key == "partitioned_by_identity";
         let uncompared =
-            ending.calls && COMPARED.contains(&block.key.as_str()) || compares_none && block.key == ON_CONFLICT;
+            destination.calls && COMPARED.contains(&block.key.as_str()) || compares_none && block.key == ON_CONFLICT;
         if OWN_KEYS.contains(&block.key.as_str()) || replaced || uncompared {
             continue;
         }
@@ -45,7 +45,7 @@ pub(super) fn merge(mut tree: Node, preset: &Preset, place: Place) -> Node {
         if block.key == CONTENTS && !has_rows {
             take_rows_together(&mut block.node);
         }
-        if ending.refuses(&block) {
+        if destination.refuses(&block) {
             block.node.value = plain(Action::DeadLetter.as_str());
         }
         relocate(&mut block, place);
@@ -70,8 +70,8 @@ pub(super) fn merge(mut tree: Node, preset: &Preset, place: Place) -> Node {
     tree
 }
 
-/// How a topology ends, as far as a preset's actions depend on it.
-struct Ending {
+/// A topology's destination, as far as a preset's actions depend on it.
+struct Destination {
     is_sink: bool,
     /// Whether it is a sink that calls.
     calls: bool,
@@ -79,7 +79,7 @@ struct Ending {
     keeps_last: bool,
 }
 
-impl Ending {
+impl Destination {
     fn of(entries: &mut [Entry]) -> Self {
         let calls = ["http", "handler"].iter().any(|kind| inside(entries, &["sink", kind]).is_some());
         let is_sink = inside(entries, &["sink"]).is_some();

@@ -251,8 +251,8 @@ fn next_number_continues_with_the_state() {
 /// What a preset means by contents is forwarded where they differ, unless the preset believes the identity.
 #[test]
 fn presets_forward_conflicts_to_an_output_or_a_table_alone() {
-    let conflict = |preset: &Preset, ending: &str| {
-        let text = bare(&preset.pinned()).replace("output: {topic: out}\n", ending);
+    let conflict = |preset: &Preset, destination: &str| {
+        let text = bare(&preset.pinned()).replace("output: {topic: out}\n", destination);
         load(&text).topology.rules.actions.conflict
     };
     let url = "url: '${env:NONE:-postgres://localhost/shop}'";

@@ -5,7 +5,7 @@ use crate::effect::call::KeyWindow;
 use crate::postgres;
 use crate::topology::sink::spec::{PostgresSpec, StatementSpec};
 use crate::topology::sink::{Command, Dedup, Handler, Inbox, Parameter, Postgres, Sink, Statement, Table};
-use crate::topology::{Ending, Existing, Input, Output, names};
+use crate::topology::{Destination, Existing, Input, Output, names};
 use crate::yaml::{Place, Placed, Text, secrets};
 
 use crate::topology::compile::compiler::{Compiler, shown};
@@ -18,21 +18,21 @@ const NAME_BYTES_MAX: usize = 63;
 const WITH_VALUE: &[Kind] = &[Kind::Change, Kind::Read, Kind::Delete, Kind::Truncate, Kind::Message];
 
 impl Compiler<'_> {
-    /// What the topology ends in.
-    pub fn ending(&mut self, topics: &Written, name: Option<&str>, input: Option<&Input>) -> Option<Ending> {
+    /// Where the topology's survivors go.
+    pub fn destination(&mut self, topics: &Written, name: Option<&str>, input: Option<&Input>) -> Option<Destination> {
         let Some(sink) = &self.spec.sink else {
             let existing = self.spec.existing.as_ref().map_or(Existing::Refuse, |existing| existing.value);
-            return topics.output.clone().map(|topic| Ending::Output(Output { topic, existing }));
+            return topics.output.clone().map(|topic| Destination::Output(Output { topic, existing }));
         };
         self.check_sink_actions();
         self.check_identity_of_effects();
         if let Some(http) = &sink.http {
-            return self.http(http, topics, input).map(|http| Ending::Sink(Box::new(Sink::Http(Box::new(http)))));
+            return self.http(http, topics, input).map(|http| Destination::Sink(Box::new(Sink::Http(Box::new(http)))));
         }
         if let Some(handler) = &sink.handler {
             let mut terms = self.terms(handler, Vec::new(), topics, input)?;
             terms.policy.key = terms.policy.key.map(KeyWindow::per_step);
-            return Some(Ending::Sink(Box::new(Sink::Handler(Box::new(Handler { terms })))));
+            return Some(Destination::Sink(Box::new(Sink::Handler(Box::new(Handler { terms })))));
         }
         let postgres = sink.postgres.as_ref()?;
         self.check_forms(postgres);
@@ -46,7 +46,7 @@ impl Compiler<'_> {
         let schema = postgres.schema.as_ref().map(|schema| self.identifier(schema, "sink.postgres.schema"));
         let statements = self.sink_statements(postgres);
         let inbox = self.inbox(postgres, name);
-        Some(Ending::Sink(Box::new(Sink::Postgres(Postgres {
+        Some(Destination::Sink(Box::new(Sink::Postgres(Postgres {
             url: postgres.url.as_ref()?.value.clone().into_secret(),
             schema: schema.map_or(Some("ratchet".to_owned()), |schema| schema)?,
             statements: statements?,

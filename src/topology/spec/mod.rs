@@ -7,7 +7,7 @@ use crate::dedup::{Action, Contents, EpochPart, Format, Limits, OnNull, Refresh,
 use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, Text};
 
 pub use super::cases::spec::{CaseSpec, GivenSpec, Payload, RecordSpec};
-use super::ending::Existing;
+use super::destination::Existing;
 pub use super::gate::spec::GateSpec;
 use super::input::Start;
 use super::keys;
@@ -129,7 +129,7 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
         None if top.misspelt("preset").is_some() => top.get("identity"),
         None => top.require("identity", this.reader),
     };
-    let (output, existing) = this.ending(&top).map(|field| this.written_to(field)).unwrap_or_default();
+    let (output, existing) = this.destination(&top).map(|field| this.written_to(field)).unwrap_or_default();
     let sink = top.get("sink").map(|field| this.sink(field));
     let gate = top.get("gate").map(|field| this.gate(field));
     let refresh = choices(Refresh::ALL, Refresh::as_str);
@@ -240,8 +240,8 @@ impl SpecReader<'_, '_> {
         }
     }
 
-    /// The output, if there is one. A topology ends in an output or in a sink.
-    fn ending<'n>(&mut self, top: &'n Fields<'n>) -> Option<&'n Field<'n>> {
+    /// The output, if there is one. A topology's destination is an output or a sink.
+    fn destination<'n>(&mut self, top: &'n Fields<'n>) -> Option<&'n Field<'n>> {
         let is_misspelt = top.misspelt("output").is_some() || top.misspelt("sink").is_some();
         match (top.get("output"), top.get("sink")) {
             (None, None) if !is_misspelt => {

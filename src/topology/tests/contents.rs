@@ -1,4 +1,5 @@
-//! Goal: contents are those that a topology writes, and the default action on a conflict suits the topology's ending.
+//! Goal: contents are those that a topology writes, and the default action on a conflict suits the topology's
+//! destination.
 
 use super::load_text;
 use crate::dedup::Action;

@@ -1,4 +1,4 @@
-//! Goal: `check --expand` prints an equal topology, whatever its preset, its ending and its own blocks are.
+//! Goal: `check --expand` prints an equal topology, whatever its preset, its destination and its own blocks are.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::topology::{Loaded, Preset};
 
 const POSTGRES: &str = "url: 'postgres://db/shop'";
 
-/// What an ending needs of a preset.
+/// What a destination needs of a preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
     Nothing,
@@ -32,7 +32,7 @@ impl Needs {
 }
 
 /// What a topology can end in.
-fn endings() -> Vec<(String, Needs)> {
+fn destinations() -> Vec<(String, Needs)> {
     let postgres = |lines: &str| format!("sink: {{postgres: {{{POSTGRES}, {lines}}}}}\n");
     let table = "table: {name: shop.t, key: [id]";
     let outbox = "outbox: {aggregate_type: {const: a}, aggregate_id: {first_of: [key, value.id]}, type: header.type}";
@@ -100,8 +100,8 @@ fn begin(preset: &Preset) -> String {
 fn every_preset_with_every_ending_expands_to_the_same_topology() {
     let mut tried = 0;
     for preset in ALL {
-        for (ending, needs) in endings() {
-            let text = format!("{}{ending}", begin(preset));
+        for (destination, needs) in destinations() {
+            let text = format!("{}{destination}", begin(preset));
             if !needs.are_met_by(preset) {
                 let error = load_text(&text).expect_err("the preset lacks something").render(false);
                 let row = |preset: &Preset| preset.rows().expect_err("no table can be kept").why;
@@ -147,15 +147,15 @@ proptest! {
     #[test]
     fn topology_with_own_blocks_expands_to_itself(
         preset in 0..ALL.len(),
-        ending in 0..12_usize,
+        destination in 0..12_usize,
         own in prop::collection::vec(any::<bool>(), OWN.len()),
         reads in any::<bool>(),
         identity in any::<bool>(),
     ) {
         let preset = &ALL[preset];
-        let (ending, needs) = endings().swap_remove(ending);
+        let (destination, needs) = destinations().swap_remove(destination);
         prop_assume!(needs.are_met_by(preset));
-        let mut text = format!("{}{ending}", begin(preset));
+        let mut text = format!("{}{destination}", begin(preset));
         let is_versioned = preset.text.contains("\nversion:");
         for (block, _) in OWN.iter().zip(own).filter(|(block, is_in)| *is_in && (is_versioned || !block.starts_with("epoch"))) {
             text.push_str(block);

@@ -196,7 +196,7 @@ fn presets_forward_nothing_that_cannot_be_read() {
     // With an output, the preset's word counts.
     let output = topology(&format!("{CDC}output: {{topic: out}}\n")).rules;
     assert_eq!(output.actions.missing_identity, Action::Forward);
-    assert_eq!(rules.digest(), output.digest(), "the ending is no part of what is remembered");
+    assert_eq!(rules.digest(), output.digest(), "the destination is no part of what is remembered");
 }
 
 const SECRET: &str = "postgres://ann:hunter2@db/shop";

@@ -1,6 +1,6 @@
 //! What people see of requests, and decide about them, is by the same rules on all stores.
 
-use ratchet::http::request::by_hand::{Decision, Listed, Seen, SeenAs, Settle, Settled};
+use ratchet::http::request::operator::{Decision, ListFilter, ListedRequest, RequestStatus, Settle, Settled};
 
 use super::*;
 
@@ -9,15 +9,16 @@ pub trait Both: Store + Settle {}
 impl<T: Store + Settle> Both for T {}
 
 /// The request as it is listed.
-async fn see(store: &impl Both, id: Id) -> Option<Seen> {
-    let begins: String = id.0.iter().map(|byte| format!("{byte:02x}")).collect();
+async fn see(store: &impl Both, id: Id) -> Option<ListedRequest> {
+    let id_prefix: String = id.0.iter().map(|byte| format!("{byte:02x}")).collect();
     let listed = async |answered| {
-        let seen = store.list(&Listed { begins: begins.clone(), answered, max: 10 }).await.expect("the store is there");
-        assert!(seen.len() <= 1, "{seen:?}");
-        seen.first().copied()
+        let filter = ListFilter { id_prefix: id_prefix.clone(), answered, max: 10 };
+        let requests = store.list(&filter).await.expect("the store is there");
+        assert!(requests.len() <= 1, "{requests:?}");
+        requests.first().copied()
     };
     let (all, unanswered) = (listed(true).await, listed(false).await);
-    assert_eq!(unanswered, all.filter(|seen| seen.state != SeenAs::Answered), "only those are left out");
+    assert_eq!(unanswered, all.filter(|seen| seen.state != RequestStatus::Answered), "only those are left out");
     all
 }
 
@@ -25,7 +26,7 @@ async fn settle(store: &impl Both, id: Id, decision: Decision) -> Settled {
     store.settle(id, &decision, Token(rand::random())).await.expect("the store is there")
 }
 
-fn state(seen: Option<Seen>) -> Option<SeenAs> {
+fn state(seen: Option<ListedRequest>) -> Option<RequestStatus> {
     seen.map(|seen| seen.state)
 }
 
@@ -41,14 +42,14 @@ pub async fn requests_are_listed_as_they_are(store: &impl Both) {
     let held = reserved(store, &wanted(answered_one, 1)).await;
     assert_eq!(store.complete(held, &answer(200, ""), LONG).await, KEPT);
     reserved(store, &Wanted { lease: Duration::ZERO, retention: Duration::ZERO, ..wanted(over, 1) }).await;
-    assert_eq!(state(see(store, at_work).await), Some(SeenAs::UnderWay));
-    assert_eq!(state(see(store, in_doubt).await), Some(SeenAs::InDoubt));
-    assert_eq!(state(see(store, answered_one).await), Some(SeenAs::Answered));
+    assert_eq!(state(see(store, at_work).await), Some(RequestStatus::UnderWay));
+    assert_eq!(state(see(store, in_doubt).await), Some(RequestStatus::InDoubt));
+    assert_eq!(state(see(store, answered_one).await), Some(RequestStatus::Answered));
     assert_eq!(see(store, over).await, None, "it is forgotten");
     assert_eq!(see(store, new_id()).await, None);
     let (one, other) =
         (see(store, at_work).await.expect("it is there"), see(store, in_doubt).await.expect("it is there"));
-    let lease = |seen: &Seen| seen.lease_until_ms.expect("it was reserved");
+    let lease = |seen: &ListedRequest| seen.lease_until_ms.expect("it was reserved");
     let long_ms = i64::try_from(LONG.as_millis()).expect("minutes");
     assert!((lease(&one) - lease(&other) - long_ms).abs() < 60_000, "{one:?}, {other:?}");
     assert!((one.until_ms - lease(&one)).abs() < 60_000, "{one:?}");
@@ -73,12 +74,12 @@ pub async fn request_in_doubt_is_answered_by_hand(store: &impl Both) {
 pub async fn request_in_doubt_is_forgotten_by_hand(store: &impl Both) {
     let id = new_id();
     let zombie = doubted(store, id).await;
-    assert_eq!(settle(store, id, Decision::Forget).await, Settled::Forgotten(SeenAs::InDoubt));
+    assert_eq!(settle(store, id, Decision::Forget).await, Settled::Forgotten(RequestStatus::InDoubt));
     assert_eq!(store.complete(zombie, &answer(200, "zombie"), LONG).await, FENCED);
     let heir = wanted(id, 1);
     assert_eq!(store.reserve(&heir).await, Ok(NEW));
     assert_eq!(store.complete(heir.held, &answer(200, "heir"), LONG).await, KEPT);
-    assert_eq!(settle(store, id, Decision::Forget).await, Settled::Forgotten(SeenAs::Answered));
+    assert_eq!(settle(store, id, Decision::Forget).await, Settled::Forgotten(RequestStatus::Answered));
     assert_eq!(store.reserve(&wanted(id, 2)).await, Ok(NEW), "whatever it asks for");
 }
 

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ratchet::format::request::RequestEntry;
-use ratchet::http::request::by_hand::{Decision, Listed, Seen, Settle, Settled};
 use ratchet::http::request::entry::{self, Change};
+use ratchet::http::request::operator::{Decision, ListFilter, ListedRequest, Settle, Settled};
 use ratchet::http::request::{Answer, Error, Found, Held, Id, Kept, Reply, Store, Token, Wanted};
 
 #[derive(Default)]
@@ -32,11 +32,11 @@ impl Model {
 }
 
 impl Settle for Model {
-    fn list<'a>(&'a self, wanted: &'a Listed) -> Reply<'a, Vec<Seen>> {
+    fn list<'a>(&'a self, filter: &'a ListFilter) -> Reply<'a, Vec<ListedRequest>> {
         Box::pin(async {
             let (entries, now) = (self.entries.lock().expect("no panic"), now_ms());
-            let seen = entries.iter().filter_map(|(id, entry)| entry::seen(*id, entry, [0; 16], now));
-            Ok(wanted.sorted(seen.filter(|seen| wanted.has(seen)).collect()))
+            let requests = entries.iter().filter_map(|(id, entry)| entry::listed_request(*id, entry, [0; 16], now));
+            Ok(filter.first_of(requests.filter(|request| filter.matches(request)).collect()))
         })
     }
 

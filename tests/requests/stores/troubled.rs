@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use ratchet::http::request::by_hand::{Decision, Listed, SeenAs, Settle, Settled};
+use ratchet::http::request::operator::{Decision, ListFilter, RequestStatus, Settle, Settled};
 use ratchet::http::request::{Error, Found, Kept, OnInDoubt, Store, Token, Wanted};
 use ratchet::postgres::requests::Requests as Postgres;
 use ratchet::redis::Address;
@@ -125,10 +125,10 @@ fn documented_rights_are_enough() {
         assert_eq!(store.complete(first.held, &answer(200, "a"), LONG).await, KEPT);
         assert_eq!(store.reserve(&wanted(first.held.id, 1)).await.map(answered), Ok(answer(200, "a")));
         assert_eq!(store.tidy().await, Ok(0));
-        let listed = Listed { begins: String::new(), answered: true, max: 10 };
-        assert_eq!(store.list(&listed).await.expect("it may look").len(), 1);
+        let filter = ListFilter { id_prefix: String::new(), answered: true, max: 10 };
+        assert_eq!(store.list(&filter).await.expect("it may look").len(), 1);
         let forgotten = store.settle(first.held.id, &Decision::Forget, Token(rand::random())).await;
-        assert_eq!(forgotten, Ok(Settled::Forgotten(SeenAs::Answered)));
+        assert_eq!(forgotten, Ok(Settled::Forgotten(RequestStatus::Answered)));
     });
 }
 

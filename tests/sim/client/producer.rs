@@ -1,5 +1,5 @@
-//! A transactional producer, on the wire. What the schedule wants to go wrong in it does, and what the judge has to know
-//! of it is noted.
+//! A transactional producer, on the wire. What the schedule wants to go wrong in it does, and what the judge has to
+//! know of it is noted.
 
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ impl cluster::Producer for Producer {
         self.writing.abort()
     }
 
-    fn is_fit(&self) -> bool {
-        self.writing.is_fit()
+    fn is_usable(&self) -> bool {
+        self.writing.is_usable()
     }
 }

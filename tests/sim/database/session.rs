@@ -105,13 +105,13 @@ impl From<Code> for Trouble {
 
 fn error(code: &Code) -> Error {
     let (kind, message) = match code {
-        Code::Gone => (ErrorKind::Passing, "the connection was lost"),
-        Code::Down => (ErrorKind::Passing, "there is no connecting"),
-        Code::Locked => (ErrorKind::Passing, "another transaction holds the lock"),
-        Code::Deadlock => (ErrorKind::Passing, "deadlock detected"),
-        Code::Serialization => (ErrorKind::Passing, "could not serialize access"),
-        Code::UndefinedTable => (ErrorKind::Lasting, "there is no such table"),
-        Code::Refused(message) => (ErrorKind::Lasting, &message[..]),
+        Code::Gone => (ErrorKind::Transient, "the connection was lost"),
+        Code::Down => (ErrorKind::Transient, "there is no connecting"),
+        Code::Locked => (ErrorKind::Transient, "another transaction holds the lock"),
+        Code::Deadlock => (ErrorKind::Transient, "deadlock detected"),
+        Code::Serialization => (ErrorKind::Transient, "could not serialize access"),
+        Code::UndefinedTable => (ErrorKind::Permanent, "there is no such table"),
+        Code::Refused(message) => (ErrorKind::Permanent, &message[..]),
     };
     Error { kind, message: message.to_owned() }
 }

@@ -347,8 +347,8 @@ impl cluster::Producer for Producer {
         self.inner.abort()
     }
 
-    fn is_fit(&self) -> bool {
-        self.inner.is_fit()
+    fn is_usable(&self) -> bool {
+        self.inner.is_usable()
     }
 }
 

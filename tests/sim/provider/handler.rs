@@ -114,8 +114,8 @@ impl Calls for HandlerCalls {
         Some(told)
     }
 
-    fn resume_after_commit(&mut self, number: CallNumber, first_at_ms: i64) {
-        self.shared.desk().committed.push((number, first_at_ms));
+    fn resume_after_commit(&mut self, number: CallNumber, first_attempt_at_ms: i64) {
+        self.shared.desk().committed.push((number, first_attempt_at_ms));
         self.process.wake(self.task);
     }
 
@@ -194,11 +194,11 @@ impl Lane {
                 self.runs.insert(number, run);
             }
         }
-        for (number, first_at_ms) in committed {
+        for (number, first_attempt_at_ms) in committed {
             if let Some(run) = self.runs.get_mut(&number) {
                 run.deadline = Some(now + TIMEOUT);
                 // It waits for this.
-                let _ = run.committed.send(first_at_ms);
+                let _ = run.committed.send(first_attempt_at_ms);
             }
         }
         self.outside.fetch();

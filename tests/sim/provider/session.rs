@@ -105,13 +105,13 @@ impl Client {
     }
 
     fn send(&mut self, request: &provider::Request) {
-        let provider::Request { number, attempt, first_at_ms, payload: asks, .. } = request;
+        let provider::Request { number, attempt, first_attempt_at_ms, payload: asks, .. } = request;
         let Payload::Http(rendered) = asks else { panic!("{asks:?} goes to a provider") };
         let wall_ms = {
             let state = self.process.lock();
             state.wall_ms(self.process.number)
         };
-        let is_late = self.kind.has_key() && !window().allows(*first_at_ms, wall_ms);
+        let is_late = self.kind.has_key() && !window().allows(*first_attempt_at_ms, wall_ms);
         let is_down = self.with(|server| server.is_down());
         if is_late || is_down {
             let answer = if is_late { AttemptOutcome::TooLate } else { AttemptOutcome::NotSent };

@@ -145,7 +145,7 @@ impl Reading {
 
     /// Starts anew.
     fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), String> {
-        self.fetcher.start(partition, offset, None, self.net.now());
+        self.fetcher.start(partition, offset, None);
         self.paused.remove(partition);
         let log = self.cluster.log(&theirs(partition));
         self.judge.start(partition, offset, log)
@@ -198,7 +198,7 @@ impl Reading {
 
     fn start_at(&mut self, partition: &TopicPartition, position: i64, epoch: Option<i32>) -> Result<(), String> {
         self.paused.remove(partition);
-        self.fetcher.start(partition, position, epoch, self.net.now());
+        self.fetcher.start(partition, position, epoch);
         self.judge.resume(partition, position)
     }
 

@@ -78,7 +78,7 @@ impl Rig {
     }
 
     pub fn start(&mut self, number: i32, offset: i64) {
-        self.fetcher.start(&partition(number), offset, None, self.net.now());
+        self.fetcher.start(&partition(number), offset, None);
     }
 
     /// Everything but handing on.

@@ -192,7 +192,7 @@ fn denied_topic_is_read_once_it_is_granted() {
 fn missing_partition_is_trouble_after_a_while() {
     let mut rig = Rig::new(settings(), 1);
     rig.start(1, 0);
-    rig.fetcher.start(&TopicPartition::new("none", 0), 0, None, rig.net.now());
+    rig.fetcher.start(&TopicPartition::new("none", 0), 0, None);
     rig.run(1_900);
     assert_eq!(rig.troubles, []);
     rig.run(1_500);
@@ -219,15 +219,15 @@ fn start_behind_a_lost_tail_is_truncated() {
     rig.cluster.elect(&named(0), 1, Some(2), false);
     rig.cluster.broker.gossip_all();
     (0..4).for_each(|_| rig.write(0, 1, 10));
-    rig.fetcher.start(&partition(0), 3, Some(0), rig.net.now());
+    rig.fetcher.start(&partition(0), 3, Some(0));
     rig.run(500);
     assert_eq!(rig.troubles, [(0, Trouble::Truncated { offset: 3, end: 2 })]);
     // Up to there, nothing is lost.
-    rig.fetcher.start(&partition(0), 2, Some(0), rig.net.now());
+    rig.fetcher.start(&partition(0), 2, Some(0));
     rig.run(500);
     assert_eq!(rig.offsets, [(0, 2), (0, 3), (0, 4), (0, 5)]);
     // Of an epoch that nobody knows.
-    rig.fetcher.start(&partition(0), 2, Some(9), rig.net.now());
+    rig.fetcher.start(&partition(0), 2, Some(9));
     rig.run(1_500);
     assert_eq!(rig.troubles.len(), 1);
     rig.run(2_000);
@@ -240,7 +240,7 @@ fn broker_that_cannot_compare_epochs_is_read_unchecked() {
     let mut rig = Rig::new(settings(), 1);
     rig.cluster.manners.hidden = vec![ApiKey::OffsetForLeaderEpoch];
     (0..4).for_each(|_| rig.write(0, 1, 10));
-    rig.fetcher.start(&partition(0), 2, Some(0), rig.net.now());
+    rig.fetcher.start(&partition(0), 2, Some(0));
     rig.run(500);
     assert_eq!((&rig.troubles[..], &rig.offsets[..]), (&[][..], &[(0, 2), (0, 3)][..]));
 }
@@ -268,7 +268,7 @@ fn leader_that_does_not_know_its_successor_is_asked_again() {
         rig.write(0, 2, 10);
         rig.cluster.broker.nodes.node(2).is_up = false;
         rig.cluster.broker.nodes.node(3).is_up = false;
-        rig.fetcher.start(&partition(0), 4, Some(1), rig.net.now());
+        rig.fetcher.start(&partition(0), 4, Some(1));
         rig.run(1_500);
         assert_eq!((&rig.troubles[..], rig.position(0)), (&[][..], 4));
         if !learns {

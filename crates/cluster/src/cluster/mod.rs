@@ -295,7 +295,7 @@ pub trait Producer: Send {
 
     /// Whether the producer can be used again after a commit failed and an abort succeeded: every request of the commit
     /// got its response, so none can arrive late and affect the next transaction.
-    fn is_fit(&self) -> bool {
+    fn is_usable(&self) -> bool {
         true
     }
 }
@@ -460,7 +460,7 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error>;
 
     /// A minimal [`Cluster::describe_topic`], for frequent calls.
-    fn outline_topic(&self, topic: &str) -> Result<Option<TopicOutline>, Error> {
+    fn describe_topic_briefly(&self, topic: &str) -> Result<Option<TopicOutline>, Error> {
         let found = self.describe_topic(topic)?;
         Ok(found.map(|found| TopicOutline { id: found.id, partition_count: found.partition_count }))
     }

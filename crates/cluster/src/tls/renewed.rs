@@ -39,8 +39,8 @@ impl<T> fmt::Debug for Renewed<T> {
 }
 
 impl<T> Renewed<T> {
-    /// Nothing is read before it is needed. `make` reads the `files`, and names the one that it cannot use; of a folder,
-    /// it reads the files in it.
+    /// Nothing is read before it is needed. `make` reads the `files`, and names the one that it cannot use; of a
+    /// folder, it reads the files in it.
     pub fn new(
         files: impl IntoIterator<Item = PathBuf>,
         make: impl Fn() -> Result<T, String> + Send + Sync + 'static,
@@ -53,7 +53,7 @@ impl<T> Renewed<T> {
     ///
     /// # Errors
     /// It was never made, and why not.
-    pub fn now(&self) -> Result<Arc<T>, String> {
+    pub fn current(&self) -> Result<Arc<T>, String> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut held = digest(&self.files);
         for _ in 0..TRIES {
@@ -166,17 +166,17 @@ mod tests {
     fn nothing_is_made_again_before_the_files_hold_something_else() {
         let folder = Folder::new();
         let (made, renewed) = pair(&folder);
-        assert!(renewed.now().unwrap_err().contains("one cannot be used"), "it is not there yet");
+        assert!(renewed.current().unwrap_err().contains("one cannot be used"), "it is not there yet");
         folder.write("one", "1");
         folder.write("other", "1");
-        let first = renewed.now().unwrap();
+        let first = renewed.current().unwrap();
         // Touched, and the same.
         folder.write("one", "1");
-        assert!(Arc::ptr_eq(&first, &renewed.now().unwrap()));
+        assert!(Arc::ptr_eq(&first, &renewed.current().unwrap()));
         assert_eq!((*first, made.load(Ordering::Relaxed)), (1, 2));
         folder.write("one", "2");
         folder.write("other", "2");
-        assert_eq!(*renewed.now().unwrap(), 2);
+        assert_eq!(*renewed.current().unwrap(), 2);
     }
 
     #[test]
@@ -185,18 +185,18 @@ mod tests {
         let (made, renewed) = pair(&folder);
         folder.write("one", "1");
         folder.write("other", "1");
-        renewed.now().unwrap();
+        renewed.current().unwrap();
         for text in ["", "2", "two"] {
             folder.write("one", text);
             let before = made.load(Ordering::Relaxed);
-            assert_eq!((*renewed.now().unwrap(), *renewed.now().unwrap()), (1, 1));
+            assert_eq!((*renewed.current().unwrap(), *renewed.current().unwrap()), (1, 1));
             assert_eq!(made.load(Ordering::Relaxed), before + 1, "{text}: it is not tried again and again");
         }
         fs::remove_file(folder.path("other")).unwrap();
-        assert_eq!(*renewed.now().unwrap(), 1);
+        assert_eq!(*renewed.current().unwrap(), 1);
         folder.write("one", "2");
         folder.write("other", "2");
-        assert_eq!(*renewed.now().unwrap(), 2);
+        assert_eq!(*renewed.current().unwrap(), 2);
     }
 
     /// As Kubernetes replaces a Secret: the files are links into a folder that is a link itself, which is renamed.
@@ -218,9 +218,9 @@ mod tests {
             std::os::unix::fs::symlink(Path::new("data").join(name), folder.path(name)).unwrap();
         }
         let (_, renewed) = pair(&folder);
-        assert_eq!(*renewed.now().unwrap(), 1);
+        assert_eq!(*renewed.current().unwrap(), 1);
         point(&versions[1]);
-        assert_eq!(*renewed.now().unwrap(), 2);
+        assert_eq!(*renewed.current().unwrap(), 2);
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
             }
             Ok(text)
         });
-        assert_eq!(*renewed.now().unwrap(), "11");
+        assert_eq!(*renewed.current().unwrap(), "11");
     }
 
     #[test]
@@ -247,8 +247,8 @@ mod tests {
         let path = folder.0.path().to_owned();
         let within = path.clone();
         let renewed = Renewed::new([path], move || Ok(fs::read_dir(&within).unwrap().count()));
-        assert_eq!(*renewed.now().unwrap(), 1);
+        assert_eq!(*renewed.current().unwrap(), 1);
         folder.write("other", "1");
-        assert_eq!(*renewed.now().unwrap(), 2);
+        assert_eq!(*renewed.current().unwrap(), 2);
     }
 }

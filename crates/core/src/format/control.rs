@@ -53,31 +53,31 @@ pub struct Command {
     pub topic_id: [u8; 16],
     /// When it was given, by the wall clock of its sender: milliseconds since the epoch.
     pub at_ms: i64,
-    /// What is to be done.
-    pub order: Order,
+    /// What the tasks have to do.
+    pub instruction: Instruction,
 }
 
-/// What is to be done.
+/// What the tasks have to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// A call is decided by hand.
+pub enum Instruction {
+    /// Settle a call as an operator has decided.
     Settle {
-        /// The key of its identity in the changelog.
-        identity: Vec<u8>,
-        /// How.
-        by_hand: ByHand,
+        /// The key of the call's identity in the changelog.
+        identity_key: Vec<u8>,
+        /// The operator's decision.
+        decision: ManualDecision,
     },
 }
 
-/// How somebody decides what has become of a call.
+/// An operator's decision on a call, or on an HTTP request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ByHand {
+pub enum ManualDecision {
     /// It has happened.
     Done,
-    /// It has not, or that does not matter: the next record of its identity calls.
+    /// It has not happened, or that does not matter: it is forgotten, and the next record of its identity calls.
     Retry,
-    /// It has not, and is not to.
+    /// It has not happened, and will not be done.
     Drop,
 }
 
@@ -174,7 +174,7 @@ struct WrittenCommand {
     at: i64,
     command: String,
     identity: String,
-    r#as: ByHand,
+    r#as: ManualDecision,
 }
 
 /// The value of an acknowledgement.
@@ -225,27 +225,27 @@ impl Command {
             return Err(damaged(COMMAND, format_args!("{:?} is unknown", written.command)));
         }
         let topic_id = unhex(&written.topic_id).and_then(|id| id.try_into().ok());
-        let identity = unhex(&written.identity).filter(|key| is_key(key));
+        let identity_key = unhex(&written.identity).filter(|key| is_key(key));
         Ok(Self {
             topic_id: topic_id.ok_or_else(|| damaged(COMMAND, "its topic_id is not one"))?,
             at_ms: written.at,
-            order: Order::Settle {
-                identity: identity.ok_or_else(|| damaged(COMMAND, "its identity is not the key of one"))?,
-                by_hand: written.r#as,
+            instruction: Instruction::Settle {
+                identity_key: identity_key.ok_or_else(|| damaged(COMMAND, "its identity is not the key of one"))?,
+                decision: written.r#as,
             },
         })
     }
 
     /// The command's value.
     pub fn encode(&self) -> Vec<u8> {
-        let Order::Settle { identity, by_hand } = &self.order;
+        let Instruction::Settle { identity_key, decision } = &self.instruction;
         write(&WrittenCommand {
             format: CONTROL_FORMAT,
             topic_id: hex(&self.topic_id),
             at: self.at_ms,
             command: "settle".to_owned(),
-            identity: hex(identity),
-            r#as: *by_hand,
+            identity: hex(identity_key),
+            r#as: *decision,
         })
     }
 }
@@ -264,7 +264,7 @@ impl Acknowledgement {
     }
 }
 
-impl ByHand {
+impl ManualDecision {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Done, Self::Retry, Self::Drop];
 
@@ -278,11 +278,11 @@ impl ByHand {
     }
 }
 
-impl FromStr for ByHand {
+impl FromStr for ManualDecision {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|by_hand| by_hand.as_str() == text);
+        let known = Self::ALL.into_iter().find(|decision| decision.as_str() == text);
         known.ok_or_else(|| "write done, retry or drop".to_owned())
     }
 }

@@ -108,7 +108,7 @@ pub enum How {
     /// It may have happened; a duplicate goes on.
     GivenUp {
         /// When its first attempt may have been written, by the wall clock: milliseconds since the epoch.
-        first_at_ms: i64,
+        first_attempt_at_ms: i64,
     },
     /// Somebody has decided that it will not be done.
     Dropped,
@@ -131,7 +131,7 @@ pub struct UnderWay<'a> {
     /// The record's place.
     pub place: Place,
     /// When its first attempt may have been written, by the wall clock: milliseconds since the epoch.
-    pub first_at_ms: i64,
+    pub first_attempt_at_ms: i64,
     /// How many attempts count.
     pub attempts: u32,
     /// Whether one of them may have acted.
@@ -188,7 +188,7 @@ impl How {
             [HOW_REJECTED] => Self::Rejected,
             [HOW_CONFLICT] => Self::Conflict,
             [HOW_IN_DOUBT] => Self::InDoubt,
-            [HOW_GIVEN_UP] => Self::GivenUp { first_at_ms: i64::from_be_bytes(array(rest)?) },
+            [HOW_GIVEN_UP] => Self::GivenUp { first_attempt_at_ms: i64::from_be_bytes(array(rest)?) },
             [HOW_DROPPED] => Self::Dropped,
             _ => return Err(damaged("it is settled in an unknown way")),
         })
@@ -203,8 +203,8 @@ impl How {
             Self::GivenUp { .. } => HOW_GIVEN_UP,
             Self::Dropped => HOW_DROPPED,
         });
-        if let Self::GivenUp { first_at_ms } = self {
-            out.extend_from_slice(&first_at_ms.to_be_bytes());
+        if let Self::GivenUp { first_attempt_at_ms } = self {
+            out.extend_from_slice(&first_attempt_at_ms.to_be_bytes());
         }
     }
 }
@@ -225,7 +225,7 @@ impl Place {
 impl<'a> UnderWay<'a> {
     fn decode(rest: &mut &'a [u8]) -> Result<Self, Error> {
         let (entry, place) = (take_entry(rest)?, Place::decode(rest)?);
-        let (first_at_ms, attempts) = (i64::from_be_bytes(array(rest)?), u32::from_be_bytes(array(rest)?));
+        let (first_attempt_at_ms, attempts) = (i64::from_be_bytes(array(rest)?), u32::from_be_bytes(array(rest)?));
         let [flags] = array(rest)?;
         if flags & !FLAGS != 0 {
             return Err(damaged("it has flags of a later release"));
@@ -233,7 +233,7 @@ impl<'a> UnderWay<'a> {
         Ok(Self {
             entry,
             place,
-            first_at_ms,
+            first_attempt_at_ms,
             attempts,
             may_have_acted: flags & FLAG_MAY_HAVE_ACTED != 0,
             was_sent: flags & FLAG_WAS_SENT != 0,
@@ -245,7 +245,7 @@ impl<'a> UnderWay<'a> {
     fn encode(&self, out: &mut Vec<u8>) {
         put_entry(out, &self.entry);
         out.extend_from_slice(&self.place.to_bytes());
-        out.extend_from_slice(&self.first_at_ms.to_be_bytes());
+        out.extend_from_slice(&self.first_attempt_at_ms.to_be_bytes());
         out.extend_from_slice(&self.attempts.to_be_bytes());
         out.push(u8::from(self.may_have_acted) * FLAG_MAY_HAVE_ACTED + u8::from(self.was_sent) * FLAG_WAS_SENT);
         put_optional(out, self.fingerprint);

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::by_hand::{Decision, Seen, SeenAs, Settled};
+use super::operator::{Decision, ListedRequest, RequestStatus, Settled};
 use super::{Answer, AnswerBody, Fingerprint, Found, Held, Id, Kept, OnInDoubt, Token, Wanted};
 use crate::format::request::{RequestEntry, RequestState};
 
@@ -105,17 +105,17 @@ pub fn release(entry: Option<&RequestEntry>, held: Held, now_ms: i64) -> (Kept, 
     }
 }
 
-/// What people see of an entry, if it is still remembered.
-pub fn seen(id: Id, entry: &RequestEntry, run: [u8; 16], now_ms: i64) -> Option<Seen> {
+/// The request of an entry as it is listed, if it is still remembered.
+pub fn listed_request(id: Id, entry: &RequestEntry, run: [u8; 16], now_ms: i64) -> Option<ListedRequest> {
     let entry = current(Some(entry), now_ms)?;
     let (state, lease_until_ms) = match entry.state {
-        RequestState::Answered(_) => (SeenAs::Answered, None),
+        RequestState::Answered(_) => (RequestStatus::Answered, None),
         RequestState::Reserved { lease_until_ms, run: holder } => {
             let is_at_work = is_at_work(lease_until_ms, holder, run, now_ms);
-            (if is_at_work { SeenAs::UnderWay } else { SeenAs::InDoubt }, Some(lease_until_ms))
+            (if is_at_work { RequestStatus::UnderWay } else { RequestStatus::InDoubt }, Some(lease_until_ms))
         }
     };
-    Some(Seen { id, state, lease_until_ms, until_ms: entry.until_ms })
+    Some(ListedRequest { id, state, lease_until_ms, until_ms: entry.until_ms })
 }
 
 /// Somebody says what has become of a request, with a token of their own.
@@ -134,8 +134,10 @@ pub fn settle(
             (Settled::UnderWay { lease_until_ms: *lease_until_ms }, Change::None)
         }
         (RequestState::Answered(_), Decision::Answer(_)) => (Settled::Already, Change::None),
-        (RequestState::Answered(_), Decision::Forget) => (Settled::Forgotten(SeenAs::Answered), Change::Remove),
-        (RequestState::Reserved { .. }, Decision::Forget) => (Settled::Forgotten(SeenAs::InDoubt), Change::Remove),
+        (RequestState::Answered(_), Decision::Forget) => (Settled::Forgotten(RequestStatus::Answered), Change::Remove),
+        (RequestState::Reserved { .. }, Decision::Forget) => {
+            (Settled::Forgotten(RequestStatus::InDoubt), Change::Remove)
+        }
         (RequestState::Reserved { .. }, Decision::Answer(answer)) => {
             let state = RequestState::Answered(answer.clone());
             (Settled::Answered, Change::Put(RequestEntry { token: token.0, state, ..entry.clone() }))

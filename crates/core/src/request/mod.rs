@@ -14,7 +14,7 @@
 //!                                     reserve, when the lease is over: another token
 //! ```
 //!
-//! A request whose lease is over can also be settled [by hand](by_hand): then it is answered, or forgotten.
+//! A request whose lease is over can also be settled [by an operator](operator): then it is answered, or forgotten.
 //!
 //! [`entry`] has the rules, as pure functions. A [`Store`] keeps entries by them: in a folder of one process's
 //! (`requests`), in PostgreSQL (`postgres::requests`), in Redis (`redis::requests`).
@@ -25,8 +25,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-pub mod by_hand;
 pub mod entry;
+pub mod operator;
 
 pub use crate::format::request::{Answer, AnswerBody, BY_HAND};
 

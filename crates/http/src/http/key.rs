@@ -19,7 +19,7 @@ pub(super) enum Error {
     Several,
     #[error("it contains a byte that is not a visible ASCII character")]
     Character,
-    #[error("its quotes are not closed, or something follows them")]
+    #[error("its quotes are not closed, something follows them, or a backslash does not escape a quote or a backslash")]
     Quotes,
 }
 

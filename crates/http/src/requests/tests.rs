@@ -14,7 +14,7 @@ use super::database::{DATABASE_DIR, ENTRY_PREFIX, EXPIRY_PREFIX, FORMAT_KEY, ent
 use super::options::WRITE_BUFFER_BYTES;
 use super::*;
 use crate::format::request::{REQUEST_FORMAT, RequestEntry, RequestState};
-use crate::request::by_hand::SeenAs;
+use crate::request::operator::RequestStatus;
 use crate::request::{AnswerBody, Fingerprint, Id, OnInDoubt, Token};
 
 mod flips;
@@ -76,19 +76,19 @@ fn operators_decisions_outlive_the_process() {
         let refusing = Wanted { on_in_doubt: OnInDoubt::Refuse, ..*wanted };
         assert_eq!(wait(store.reserve(&refusing)), Ok(Found::Reserved { taken_over: false }));
     }
-    let all = Listed { begins: String::new(), answered: true, max: 10 };
+    let all = ListFilter { id_prefix: String::new(), answered: true, max: 10 };
     let states = |store: &Requests| -> Vec<_> {
         wait(store.list(&all)).unwrap().iter().map(|seen| (seen.id.0[0], seen.state)).collect()
     };
-    assert_eq!(states(&store), [(1, SeenAs::UnderWay), (2, SeenAs::UnderWay)]);
+    assert_eq!(states(&store), [(1, RequestStatus::UnderWay), (2, RequestStatus::UnderWay)]);
     drop(store);
     let store = Requests::open_existing(&dir).unwrap();
-    assert_eq!(states(&store), [(1, SeenAs::InDoubt), (2, SeenAs::InDoubt)]);
+    assert_eq!(states(&store), [(1, RequestStatus::InDoubt), (2, RequestStatus::InDoubt)]);
     let decision = Decision::Answer(answer("by hand"));
     assert_eq!(wait(store.settle(done.held.id, &decision, Token([9; 16]))), Ok(Settled::Answered));
     let forgets = wait(store.settle(forgotten.held.id, &Decision::Forget, Token([9; 16])));
-    assert_eq!(forgets, Ok(Settled::Forgotten(SeenAs::InDoubt)));
-    assert_eq!(states(&store), [(1, SeenAs::Answered)]);
+    assert_eq!(forgets, Ok(Settled::Forgotten(RequestStatus::InDoubt)));
+    assert_eq!(states(&store), [(1, RequestStatus::Answered)]);
     drop(store);
     let store = Requests::open(&dir).unwrap();
     assert_eq!(wait(store.reserve(&wanted(1, 2))), Ok(Found::Answered(answer("by hand"))));

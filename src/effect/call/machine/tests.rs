@@ -102,7 +102,7 @@ fn outcomes_of_attempts_decide_the_outcome_of_the_call() {
     };
     let naming_key = AttemptOutcome::Status(Status { names_key: true, ..Status::of(422) });
     let replayed = AttemptOutcome::Status(Status { is_replayed: true, ..Status::of(500) });
-    let kept_as_given_up = RememberedOutcome::GivenUp { first_at_ms: BEGUN.wall_ms };
+    let kept_as_given_up = RememberedOutcome::GivenUp { first_attempt_at_ms: BEGUN.wall_ms };
     let cases: Vec<(&str, Policy, Vec<AttemptOutcome>, Outcome, RememberedOutcome)> = vec![
         ("done", keyed(), vec![status(201)], Done, RememberedOutcome::Done),
         ("done at the second attempt", keyed(), vec![status(500), status(200)], Done, RememberedOutcome::Done),
@@ -231,9 +231,9 @@ fn new_call_waits_for_its_permit() {
         ("... and the window has passed", auto(), grant(85, true), Settle(Outcome::InDoubt), since(85)),
         ("... and it is made again", retrying(auto()), grant(85, true), Write(Reservation), None),
     ];
-    for (case, policy, grant, expected, first_at_ms) in cases {
+    for (case, policy, grant, expected, first_attempt_at_ms) in cases {
         let (call, action) = begin(&policy, grant, BEGUN);
-        assert_eq!((action, call.first_at_ms()), (expected, first_at_ms), "{case}");
+        assert_eq!((action, call.first_attempt_at_ms()), (expected, first_attempt_at_ms), "{case}");
         let may_have_acted = grant.is_some_and(|grant| grant.is_from_former_owner);
         assert_eq!(call.may_have_acted(), may_have_acted, "{case}");
     }
@@ -258,7 +258,8 @@ fn found_call_continues_while_its_key_is_honoured() {
         ("by a clock that has gone back", keyed(), -6, Settle(Outcome::InDoubt)),
     ];
     for (case, policy, seconds, expected) in cases {
-        let found = FoundCall { first_at_ms: BEGUN.wall_ms - seconds * 1_000, attempts: 0, may_have_acted: true };
+        let found =
+            FoundCall { first_attempt_at_ms: BEGUN.wall_ms - seconds * 1_000, attempts: 0, may_have_acted: true };
         let (call, action) = resume(&policy, found, BEGUN);
         assert_eq!(action, expected, "{case}");
         assert!(call.may_have_acted() && !call.can_release_reservation(), "{case}");
@@ -267,11 +268,14 @@ fn found_call_continues_while_its_key_is_honoured() {
 
 #[test]
 fn found_call_keeps_its_count_of_attempts() {
-    let found = FoundCall { first_at_ms: BEGUN.wall_ms, attempts: 2, may_have_acted: true };
+    let found = FoundCall { first_attempt_at_ms: BEGUN.wall_ms, attempts: 2, may_have_acted: true };
     let (call, _) = resume(&keyed(), found, BEGUN);
     let mut driven = Driven { policy: keyed(), call, now: BEGUN };
     assert_eq!(driven.attempt(AttemptOutcome::Lost, false), Action::Settle(Outcome::Unavailable));
-    assert_eq!(driven.call.kept(Outcome::Unavailable), RememberedOutcome::GivenUp { first_at_ms: BEGUN.wall_ms });
+    assert_eq!(
+        driven.call.kept(Outcome::Unavailable),
+        RememberedOutcome::GivenUp { first_attempt_at_ms: BEGUN.wall_ms }
+    );
 }
 
 /// A call that is under way again after attempts with these outcomes.
@@ -292,7 +296,7 @@ fn commit_of_steps_restarts_the_count_and_the_window() {
     let since_ms = BEGUN.wall_ms + 60_000;
     assert_eq!(driven.step(Event::Journaled { since_ms }), None);
     assert_eq!((driven.call.stage(), driven.call.attempts()), (Stage::Sent, 0));
-    assert_eq!(driven.call.first_at_ms(), Some(since_ms));
+    assert_eq!(driven.call.first_attempt_at_ms(), Some(since_ms));
     // The attempt is the same, and no earlier attempt can have carried out the step that is refused now.
     let refused = Event::AttemptEnded { attempt, outcome: status(422), is_down: false };
     assert_eq!(driven.step(refused), Some(Action::Settle(Outcome::Rejected)));
@@ -317,18 +321,18 @@ fn step_that_may_have_acted_after_a_commit_is_in_doubt() {
 #[test]
 fn call_that_has_certainly_not_acted_is_reserved_again() {
     for (policy, seconds) in [(keyed(), 0), (keyed(), 85), (keyless(), 0), (keyless(), 9_000)] {
-        let first_at_ms = BEGUN.wall_ms - seconds * 1_000;
-        let found = FoundCall { first_at_ms, attempts: 0, may_have_acted: false };
+        let first_attempt_at_ms = BEGUN.wall_ms - seconds * 1_000;
+        let found = FoundCall { first_attempt_at_ms, attempts: 0, may_have_acted: false };
         let (call, action) = resume(&policy, found, BEGUN);
         assert_eq!(action, Action::Write(Permit::Reservation), "{seconds}");
-        assert!(!call.may_have_acted() && call.first_at_ms().is_none(), "{seconds}");
+        assert!(!call.may_have_acted() && call.first_attempt_at_ms().is_none(), "{seconds}");
     }
 }
 
 #[test]
 fn attempt_of_steps_is_made_even_after_the_window() {
     let policy = Policy { key: keyed().key.map(KeyWindow::per_step), ..keyed() };
-    let found = FoundCall { first_at_ms: 0, attempts: 0, may_have_acted: true };
+    let found = FoundCall { first_attempt_at_ms: 0, attempts: 0, may_have_acted: true };
     let (call, action) = resume(&policy, found, BEGUN);
     assert_eq!(action, Action::SendAt(BEGUN.monotonic));
     let mut driven = Driven { policy, call, now: BEGUN };
@@ -459,7 +463,7 @@ fn window_is_checked_before_each_attempt() {
     driven.now = after(85);
     assert_eq!(driven.step(Event::Dispatch), Some(Action::Write(Permit::Reservation)));
     assert_eq!(driven.step(Event::Written { since_ms: driven.now.wall_ms }), None);
-    assert_eq!(driven.call.first_at_ms(), Some(driven.now.wall_ms));
+    assert_eq!(driven.call.first_attempt_at_ms(), Some(driven.now.wall_ms));
     // The same when the driver finds it too late.
     let mut driven = Driven::reserved(keyed());
     assert_eq!(driven.attempt(AttemptOutcome::TooLate, false), Action::Write(Permit::Reservation));
@@ -479,7 +483,7 @@ fn window_is_checked_before_each_attempt() {
     assert_eq!(driven.step(Event::Dispatch), Some(Action::Write(Permit::Reservation)));
     driven.step(Event::Written { since_ms: driven.now.wall_ms });
     driven.step(Event::Committed);
-    assert_eq!(driven.call.first_at_ms(), Some(driven.now.wall_ms));
+    assert_eq!(driven.call.first_attempt_at_ms(), Some(driven.now.wall_ms));
     assert!(driven.call.may_have_acted());
 }
 
@@ -503,9 +507,9 @@ fn aborted_transaction_permits_nothing() {
         driven.step(Event::Written { since_ms: BEGUN.wall_ms });
         driven.now = after(7);
         assert_eq!(driven.step(Event::Aborted), Some(Action::Write(permit)));
-        assert_eq!(driven.call.first_at_ms(), None);
+        assert_eq!(driven.call.first_attempt_at_ms(), None);
         driven.step(Event::Written { since_ms: driven.now.wall_ms });
-        assert_eq!(driven.call.first_at_ms(), Some(driven.now.wall_ms));
+        assert_eq!(driven.call.first_attempt_at_ms(), Some(driven.now.wall_ms));
     }
 }
 

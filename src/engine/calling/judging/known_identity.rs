@@ -138,10 +138,10 @@ fn duplicate_stage(
     settled: Settled<'_>,
     (evaluation, kept): (Evaluation, Kept),
 ) -> SlotStage {
-    if let How::GivenUp { first_at_ms } = settled.how
+    if let How::GivenUp { first_attempt_at_ms } = settled.how
         && !judging.is_different_work(number, record, settled.fingerprint)
     {
-        let found = FoundCall { first_at_ms, attempts: 0, may_have_acted: true };
+        let found = FoundCall { first_attempt_at_ms, attempts: 0, may_have_acted: true };
         let former_call = FormerCall { entry: settled.entry, found, journal: Journal::default() };
         return resumed_stage(judging, (number, record), forward_evaluation(), (kept, former_call));
     }

@@ -92,8 +92,8 @@ pub(super) fn reserved_stage(
     evaluation: Evaluation,
     (kept, reservation): (Kept, &UnderWay<'_>),
 ) -> SlotStage {
-    let UnderWay { entry, first_at_ms, attempts, was_sent, journal, .. } = *reservation;
-    let found = FoundCall { first_at_ms, attempts, may_have_acted: was_sent };
+    let UnderWay { entry, first_attempt_at_ms, attempts, was_sent, journal, .. } = *reservation;
+    let found = FoundCall { first_attempt_at_ms, attempts, may_have_acted: was_sent };
     resumed_stage(judging, (number, record), evaluation, (kept, FormerCall { entry, found, journal }))
 }
 

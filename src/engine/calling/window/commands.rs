@@ -26,7 +26,7 @@ impl Window {
         for slot in &mut self.slots {
             if slot.key.as_deref() == Some(identity) && matches!(slot.stage, SlotStage::Stops(_)) {
                 slot.stage = SlotStage::Unjudged;
-                self.is_touched = true;
+                self.needs_processing = true;
             }
         }
     }

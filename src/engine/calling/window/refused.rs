@@ -60,7 +60,7 @@ impl Window {
             _ => self.bisect.on_refused(written),
         }
         self.has_refusal = true;
-        self.is_touched = true;
+        self.needs_processing = true;
         written > 0
     }
 

@@ -84,7 +84,7 @@ pub enum TimestampCheck {
     /// The timestamp is too far in the future.
     Future(Rejection),
     /// The timestamp seems to be too far in the future, and the cluster has to be asked for the time.
-    Doubted,
+    SeemsFuture,
 }
 
 /// A record in the window.
@@ -234,12 +234,12 @@ impl Slot {
 
     /// Whether the settled prefix may include it: this requires that the stream time after it is known.
     pub(super) fn can_join_prefix(&self) -> bool {
-        self.is_settled_after_commit() && self.timestamp_check != TimestampCheck::Doubted
+        self.is_settled_after_commit() && self.timestamp_check != TimestampCheck::SeemsFuture
     }
 
     /// Whether the cluster has to be asked for the time before any record behind it is judged.
-    pub fn is_doubted(&self) -> bool {
-        self.timestamp_check == TimestampCheck::Doubted
+    pub fn needs_kafka_time(&self) -> bool {
+        self.timestamp_check == TimestampCheck::SeemsFuture
             && matches!(self.stage, SlotStage::Unjudged | SlotStage::Settled)
     }
 

@@ -209,11 +209,11 @@ fn record_that_may_be_from_the_future_waits_for_the_cluster() {
     };
     let (topic, rules) = (Arc::from("orders"), rules());
     window.push_record((&record, &topic), (&rules, &Progress::default(), 0), || None, || false);
-    assert_eq!(window.slot(0).timestamp_check, TimestampCheck::Doubted);
+    assert_eq!(window.slot(0).timestamp_check, TimestampCheck::SeemsFuture);
 }
 
 #[test]
-fn doubtful_record_settled_by_a_former_owner_waits_for_the_cluster_too() {
+fn record_that_seems_future_and_is_settled_by_a_former_owner_waits_for_the_cluster_too() {
     const LATER: i64 = 10_000_000;
     // The former owner's clock was correct, and it believed the record at offset 1. This owner's clock is behind.
     let mut window = Window::new(&position(0, &[(1, 2)]));
@@ -226,7 +226,7 @@ fn doubtful_record_settled_by_a_former_owner_waits_for_the_cluster_too() {
     };
     [(0, 100), (1, LATER), (2, 110)].into_iter().for_each(|record| push(&mut window, record, 100, false));
     settle(&mut window, &[0]);
-    assert!(window.slot(0).is_doubted() && window.slot(0).offset() == 1);
+    assert!(window.slot(0).needs_kafka_time() && window.slot(0).offset() == 1);
     assert_eq!(ahead(&window), (1, 100, vec![(1, 2)]), "stream time behind it is not known");
     // This owner's clock is correct again.
     let mut window = Window::new(&position(1, &[(1, 2)]));
@@ -393,7 +393,7 @@ fn handler_continues_once_its_steps_are_committed() {
     assert_eq!(commit(&mut window), [(5, 11)]);
     let called = called(&mut window, 0);
     assert_eq!(called.journal.as_journal().steps().collect::<Vec<_>>(), [step.as_step()]);
-    assert_eq!((called.call.first_at_ms(), called.reported_steps.is_none()), (Some(11), true));
+    assert_eq!((called.call.first_attempt_at_ms(), called.reported_steps.is_none()), (Some(11), true));
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn command_sees_open_identities_and_records_not_yet_judged() {
     assert!(!window.is_open(&[1]) && !window.will_judge(0));
     window.judge_again(&[2]);
     assert!(matches!(window.slot(0).stage, SlotStage::Stops(_)), "the record has another identity");
-    window.is_touched = false;
+    window.needs_processing = false;
     window.judge_again(&[1]);
-    assert!(matches!(window.slot(0).stage, SlotStage::Unjudged) && window.is_touched);
+    assert!(matches!(window.slot(0).stage, SlotStage::Unjudged) && window.needs_processing);
 }

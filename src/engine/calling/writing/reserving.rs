@@ -20,8 +20,8 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         called: &mut CalledRecord,
     ) -> Result<(), Failure> {
         let journal = Arc::clone(&called.journal);
-        let first_at_ms = self.put_reservation(record, key, called, (None, journal.as_journal()))?;
-        self.on_permit_written(called, first_at_ms);
+        let first_attempt_at_ms = self.put_reservation(record, key, called, (None, journal.as_journal()))?;
+        self.on_permit_written(called, first_attempt_at_ms);
         Ok(())
     }
 
@@ -36,23 +36,23 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         let former = self.remembered(key)?;
         let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
         let is_known = former.is_some_and(|former| former.under_way.is_some());
-        match called.call.first_at_ms().filter(|_| !is_known) {
-            Some(first_at_ms) => {
+        match called.call.first_attempt_at_ms().filter(|_| !is_known) {
+            Some(first_attempt_at_ms) => {
                 let journal = Arc::clone(&called.journal);
-                self.put_reservation(record, key, called, (Some(first_at_ms), journal.as_journal())).map(drop)
+                self.put_reservation(record, key, called, (Some(first_attempt_at_ms), journal.as_journal())).map(drop)
             }
             None => Ok(()),
         }
     }
 
     /// Writes a call's reservation. Returns the earliest time at which, according to the reservation, the call may have
-    /// been made: `first_at_ms`, or else the time of the call's first attempt, or else now.
+    /// been made: `first_attempt_at_ms`, or else the time of the call's first attempt, or else now.
     fn put_reservation(
         &mut self,
         record: &Record<'_>,
         key: &[u8],
         called: &CalledRecord,
-        (first_at_ms, journal): (Option<i64>, Journal<'_>),
+        (first_attempt_at_ms, journal): (Option<i64>, Journal<'_>),
     ) -> Result<i64, Failure> {
         let former = self.remembered(key)?;
         let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
@@ -64,21 +64,21 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         // A handler that continues another record's work has taken over that record's journal.
         let is_other = |other: &UnderWay<'_>| other.place != place && called.journal.is_empty();
         if let Some(other) = under_way.filter(is_other) {
-            let UnderWay { entry, place, first_at_ms, fingerprint, journal, .. } = other;
+            let UnderWay { entry, place, first_attempt_at_ms, fingerprint, journal, .. } = other;
             let (how, result) = match journal.is_empty() {
-                true => (How::GivenUp { first_at_ms }, None),
+                true => (How::GivenUp { first_attempt_at_ms }, None),
                 // A new attempt would repeat steps that were done long ago.
                 false => (How::InDoubt, Some(ResultRef::Reason(OVERTAKEN))),
             };
             settled = Some(Settled { entry, how, place: Some(place), fingerprint, result });
             self.report_overtaken(record, &other);
         }
-        let first_at_ms = first_at_ms.or(called.call.first_at_ms()).unwrap_or(self.now.wall_ms);
+        let first_attempt_at_ms = first_attempt_at_ms.or(called.call.first_attempt_at_ms()).unwrap_or(self.now.wall_ms);
         let entry = called.kept.entry.clone().expect("a record that calls has an entry");
         let reservation = UnderWay {
             entry: EntryRef::decode(&entry).expect("just written"),
             place,
-            first_at_ms,
+            first_attempt_at_ms,
             // A handler's attempts are counted per step, and its next step has had no attempt.
             attempts: if journal.is_empty() { called.call.attempts() } else { 0 },
             may_have_acted: called.call.may_have_acted(),
@@ -93,7 +93,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         }
         // The entry names its scope by number, so the scope is written with it.
         called.kept.start(&mut self.outlet.share.position.progress);
-        Ok(first_at_ms)
+        Ok(first_attempt_at_ms)
     }
 
     /// Reports work that stays unfinished: some of its steps are done, but a newer record replaces it.

@@ -164,7 +164,7 @@ fn settlement_kind(called: &CalledRecord, outcome: Outcome) -> Option<How> {
         (RememberedOutcome::Failed, Outcome::Conflict) => Some(How::Conflict),
         (RememberedOutcome::Failed, Outcome::InDoubt) => Some(How::InDoubt),
         (RememberedOutcome::Failed, _) => Some(How::Rejected),
-        (RememberedOutcome::GivenUp { first_at_ms }, _) => Some(How::GivenUp { first_at_ms }),
+        (RememberedOutcome::GivenUp { first_attempt_at_ms }, _) => Some(How::GivenUp { first_attempt_at_ms }),
         (RememberedOutcome::AsBefore, _) => None,
     }
 }

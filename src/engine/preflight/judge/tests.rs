@@ -7,7 +7,7 @@ use crate::cluster::{CommittedOffset, TopicId};
 use crate::dedup::{Identity, IdentityPart, Path, Retention, Rules};
 use crate::engine::preflight::finding::Severity;
 use crate::format::{OffsetMetadata, Token};
-use crate::topology::{Ending, Input, Output, Start};
+use crate::topology::{Destination, Input, Output, Start};
 
 const DAY_MS: i64 = 86_400_000;
 const DIGEST: [u8; 32] = [7; 32];
@@ -21,7 +21,7 @@ fn topology() -> Topology {
         start: Start::Earliest,
         // Twice as long as the input keeps its records.
         rules: Arc::new(Rules { retention: Retention::For { ms: 14 * DAY_MS }, ..Rules::new(identity, None) }),
-        ending: Ending::Output(Output::to("out")),
+        destination: Destination::Output(Output::to("out")),
         gate: None,
         dead_letter: "dead".to_owned(),
         audit: None,

@@ -1,7 +1,7 @@
 //! Splits rows into the texts of their fields, as PostgreSQL's JSON functions return them.
 //!
-//! A string has no quotes and escapes; numbers, `true`, `false`, objects and arrays are unchanged; null is null. The
-//! rows are valid JSON objects: their shape was read before.
+//! A string's text is its content, without quotes and escapes. The text of a number, `true`, `false`, an object or an
+//! array is its JSON, unchanged. `null` has no text. The rows are valid JSON objects: `shape` has parsed them before.
 
 use std::borrow::Cow;
 
@@ -15,22 +15,23 @@ struct Cursor<'a> {
     position: usize,
 }
 
-/// The texts of the fields with these names: a list for each name, with a text for each row. A missing field is null.
+/// The texts of the fields with these names: a list for each name, with an entry for each row. A missing field
+/// counts as null.
 pub(super) fn column_texts<'a>(names: &[String], rows: impl ExactSizeIterator<Item = &'a str>) -> Vec<Vec<Text<'a>>> {
     let mut columns: Vec<Vec<Text<'a>>> = names.iter().map(|_| Vec::with_capacity(rows.len())).collect();
     for (number, row) in rows.enumerate() {
         let (mut cursor, mut next) = (Cursor { row, position: 0 }, 0);
-        cursor.skip_any(b"{");
+        cursor.skip_one_of(b"{");
         while cursor.peek() == Some(b'"') {
             let name = unquoted(cursor.next_value());
-            cursor.skip_any(b":");
+            cursor.skip_one_of(b":");
             let value = cursor.next_value();
-            cursor.skip_any(b",");
-            // Rows mostly have their fields in the table's order.
+            cursor.skip_one_of(b",");
+            // Most rows have their fields in the order of `names`.
             let mut candidates = (next..names.len()).chain(0..next);
             let Some(column) = candidates.find(|&column| names[column] == name) else { continue };
             next = column + 1;
-            columns[column].push(text(value));
+            columns[column].push(text_of(value));
         }
         columns.iter_mut().for_each(|column| column.resize(number + 1, None));
     }
@@ -38,7 +39,7 @@ pub(super) fn column_texts<'a>(names: &[String], rows: impl ExactSizeIterator<It
 }
 
 /// A JSON value's text.
-fn text(value: &str) -> Text<'_> {
+fn text_of(value: &str) -> Text<'_> {
     match value.as_bytes().first() {
         Some(b'"') => Some(unquoted(value)),
         Some(b'n') => None,
@@ -52,37 +53,37 @@ fn unquoted(value: &str) -> Cow<'_, str> {
     if !plain.contains('\\') {
         return plain.into();
     }
-    serde_json::from_str::<String>(value).expect("its shape was read").into()
+    serde_json::from_str::<String>(value).expect("the row was parsed when its shape was read").into()
 }
 
 impl<'a> Cursor<'a> {
-    /// The next byte that is not white space, without skipping it.
+    /// Skips white space, and returns the next byte without skipping it.
     fn peek(&mut self) -> Option<u8> {
         let rest = &self.row.as_bytes()[self.position..];
         self.position += rest.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(rest.len());
         self.row.as_bytes().get(self.position).copied()
     }
 
-    /// Skips one of these bytes, if it is next.
-    fn skip_any(&mut self, bytes: &[u8]) {
+    /// Skips white space, and then the next byte if it is one of these.
+    fn skip_one_of(&mut self, bytes: &[u8]) {
         if self.peek().is_some_and(|byte| bytes.contains(&byte)) {
             self.position += 1;
         }
     }
 
-    /// Skips the next value, and returns it unchanged.
+    /// Skips white space and the next value, and returns the value unchanged.
     fn next_value(&mut self) -> &'a str {
         let first = self.peek();
         let (row, from) = (self.row, self.position);
         let bytes = row.as_bytes();
         match first {
-            Some(b'"') => self.skip_text(),
+            Some(b'"') => self.skip_string(),
             Some(b'{' | b'[') => {
                 let mut depth = 0_usize;
                 while let Some(&byte) = bytes.get(self.position) {
                     match byte {
                         b'"' => {
-                            self.skip_text();
+                            self.skip_string();
                             continue;
                         }
                         b'{' | b'[' => depth += 1,
@@ -103,8 +104,8 @@ impl<'a> Cursor<'a> {
         &row[from..self.position]
     }
 
-    /// Skips a string, from its opening quote to behind its closing quote.
-    fn skip_text(&mut self) {
+    /// Skips a string, including both its quotes. The position must be at the opening quote.
+    fn skip_string(&mut self) {
         let bytes = self.row.as_bytes();
         self.position += 1;
         while let Some(&byte) = bytes.get(self.position) {

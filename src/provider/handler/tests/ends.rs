@@ -87,7 +87,7 @@ fn key_window_is_checked_as_each_step_begins() {
     engine.calls.resume_after_commit(1, 1_000_000);
     assert!(matches!(engine.next(), EngineEvent::Over(AttemptOutcome::TooLate, ..)));
     engine.journal = vec![done("one", "null")];
-    engine.first_at_ms = 1_090_000;
+    engine.first_attempt_at_ms = 1_090_000;
     assert_eq!(engine.attempt(), EngineEvent::Over(AttemptOutcome::Status(Status::of(200)), Body::None, None));
 }
 
@@ -158,7 +158,14 @@ fn number_of_concurrent_functions_is_bounded_and_each_function_ends() {
     .calls();
     for number in 0..40 {
         let (payload, journal) = (Payload::Handler(work("{}")), Arc::default());
-        calls.submit(Request { number, attempt: 1, first_at_ms: 1_000_000, may_have_acted: false, payload, journal });
+        calls.submit(Request {
+            number,
+            attempt: 1,
+            first_attempt_at_ms: 1_000_000,
+            may_have_acted: false,
+            payload,
+            journal,
+        });
     }
     let (mut ends, since) = (VecDeque::new(), Instant::now());
     while ends.len() < 40 {

@@ -164,7 +164,7 @@ impl App {
                 None => Fate::GoesOn,
                 Some(Ok(())) => {
                     self.told(Verdict::Aborted, "");
-                    if self.writer.is_fit() { self.rest(now) } else { self.lost() }
+                    if self.writer.is_usable() { self.rest(now) } else { self.lost() }
                 }
                 Some(Err(error)) => {
                     // The transaction that is not to be committed never is: the writer promised.

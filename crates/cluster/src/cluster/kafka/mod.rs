@@ -241,7 +241,7 @@ impl Cluster for Kafka {
         admin::describe(&self.inner.clients.ends()?, topic)
     }
 
-    fn outline_topic(&self, topic: &str) -> Result<Option<TopicOutline>, Error> {
+    fn describe_topic_briefly(&self, topic: &str) -> Result<Option<TopicOutline>, Error> {
         let outline = native::outline(&self.inner.clients.ends()?, topic);
         let outline = outline.map_err(|failure| failure.plain(format_args!("describing the topic {topic}")))?;
         Ok(outline.map(|found| TopicOutline { id: found.id, partition_count: found.partition_count }))

@@ -214,7 +214,7 @@ impl cluster::Producer for Producer {
         either!(self, producer => producer.abort())
     }
 
-    fn is_fit(&self) -> bool {
-        either!(self, producer => producer.is_fit())
+    fn is_usable(&self) -> bool {
+        either!(self, producer => producer.is_usable())
     }
 }

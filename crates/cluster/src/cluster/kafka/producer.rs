@@ -379,7 +379,7 @@ impl cluster::Producer for Producer {
         self.last_ended.map_or(Duration::ZERO, |ended| ended.pause(Instant::now()))
     }
 
-    fn is_fit(&self) -> bool {
+    fn is_usable(&self) -> bool {
         self.was_commit_answered && !self.reports.is_in_doubt()
     }
 

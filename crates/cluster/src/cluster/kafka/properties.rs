@@ -169,7 +169,7 @@ pub(super) struct Properties {
     login: Arc<Login>,
     contact: Arc<Contact>,
     /// The source of the login's tokens, if it needs tokens and librdkafka does not create them itself.
-    tokens: Option<Arc<Source>>,
+    token_source: Option<Arc<Source>>,
 }
 
 impl Properties {
@@ -197,8 +197,8 @@ impl Properties {
     }
 
     fn of(role: Role, values: BTreeMap<String, String>, given: Arc<BTreeSet<String>>) -> Result<Self, Error> {
-        let tokens = Credentials::of(&values)?.map(Source::of).transpose()?;
-        Ok(Self { role, values, user_names: given, login: Arc::default(), contact: Arc::default(), tokens })
+        let token_source = Credentials::of(&values)?.map(Source::of).transpose()?;
+        Ok(Self { role, values, user_names: given, login: Arc::default(), contact: Arc::default(), token_source })
     }
 
     /// These properties, sharing the state of the login and of the brokers with `others`.
@@ -247,13 +247,14 @@ impl Properties {
     }
 
     /// The source of the login's tokens, if it needs tokens and librdkafka does not create them itself.
-    pub fn tokens(&self) -> Option<&Arc<Source>> {
-        self.tokens.as_ref()
+    pub fn token_source(&self) -> Option<&Arc<Source>> {
+        self.token_source.as_ref()
     }
 
     /// Whether librdkafka has to create tokens itself.
     pub fn makes_tokens(&self) -> bool {
-        self.tokens.is_none() && self.mechanism().is_some_and(|mechanism| mechanism.eq_ignore_ascii_case("OAUTHBEARER"))
+        self.token_source.is_none()
+            && self.mechanism().is_some_and(|mechanism| mechanism.eq_ignore_ascii_case("OAUTHBEARER"))
     }
 
     fn mechanism(&self) -> Option<&str> {

@@ -40,7 +40,7 @@ impl Patience {
             return Err(Error::new(kind, format!("{what}: {failure}")));
         }
         if self.since.get_or_insert_with(Instant::now).elapsed() >= self.max {
-            return Err(Error::new(ErrorKind::Abort, format!("{what}: the queue has been full for too long")));
+            return Err(Error::new(ErrorKind::Abort, format!("{what}: the send buffer has been full for too long")));
         }
         std::thread::sleep(QUEUE_STEP);
         Ok(())

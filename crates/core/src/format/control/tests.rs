@@ -1,5 +1,5 @@
-//! Goal: commands and acknowledgements are read as they were written, in the fields of the tables; whatever else is found
-//! is an error that says what it is, and never obeyed.
+//! Goal: commands and acknowledgements are read as they were written, in the fields of the tables; whatever else is
+//! found is an error that says what it is, and never obeyed.
 
 use proptest::prelude::*;
 
@@ -8,8 +8,9 @@ use super::*;
 const ID: CommandId = CommandId(0x0123_4567_89ab_cdef_0000_0000_0000_00ff);
 
 fn command() -> Command {
-    let identity = vec![KIND_IDENTITY, 4, 2, b'o', b'7'];
-    Command { topic_id: [5; 16], at_ms: 1_700_000_000_000, order: Order::Settle { identity, by_hand: ByHand::Done } }
+    let identity_key = vec![KIND_IDENTITY, 4, 2, b'o', b'7'];
+    let instruction = Instruction::Settle { identity_key, decision: ManualDecision::Done };
+    Command { topic_id: [5; 16], at_ms: 1_700_000_000_000, instruction }
 }
 
 const WRITTEN: &str = concat!(
@@ -96,14 +97,14 @@ proptest! {
     #[test]
     fn commands_read_back(
         identity in proptest::collection::vec(any::<u8>(), 0..=IDENTITY_BYTES_MAX),
-        (topic_id, at_ms, digest, by_hand) in any::<([u8; 16], i64, Option<[u8; 32]>, u8)>(),
+        (topic_id, at_ms, digest, decision_index) in any::<([u8; 16], i64, Option<[u8; 32]>, u8)>(),
     ) {
-        let key = match &digest {
+        let identity_key = match &digest {
             Some(digest) => [&[KIND_IDENTITY_DIGEST], &digest[..]].concat(),
             None => [&[KIND_IDENTITY], &identity[..]].concat(),
         };
-        let by_hand = ByHand::ALL[usize::from(by_hand) % 3];
-        let command = Command { topic_id, at_ms, order: Order::Settle { identity: key, by_hand } };
+        let decision = ManualDecision::ALL[usize::from(decision_index) % 3];
+        let command = Command { topic_id, at_ms, instruction: Instruction::Settle { identity_key, decision } };
         prop_assert_eq!(Command::decode(&command.encode()), Ok(command));
     }
 

@@ -23,7 +23,7 @@ fn entry(version: Option<&[u8]>) -> EntryRef<'_> {
 fn settled() -> Settled<'static> {
     Settled {
         entry: entry(Some(&[0x81, 7])),
-        how: How::GivenUp { first_at_ms: 258 },
+        how: How::GivenUp { first_attempt_at_ms: 258 },
         place: Some(Place { topic_id: [5; 16], offset: 77 }),
         fingerprint: Some([6; FINGERPRINT_BYTES]),
         result: Some(ResultRef::Whole { status: 201, body: b"{}" }),
@@ -34,7 +34,7 @@ fn under_way(journal: Journal<'_>) -> UnderWay<'_> {
     UnderWay {
         entry: entry(Some(&[0x81, 9])),
         place: Place { topic_id: [5; 16], offset: 78 },
-        first_at_ms: 259,
+        first_attempt_at_ms: 259,
         attempts: 3,
         may_have_acted: true,
         was_sent: true,
@@ -289,7 +289,7 @@ fn results() -> impl Strategy<Value = (u8, u16, Vec<u8>, String, [u8; 32], u64)>
 proptest! {
     #[test]
     fn both_parts_read_back(
-        (parts, how, first_at_ms, attempts) in (1..4_u8, 0..6_u8, any::<i64>(), any::<u32>()),
+        (parts, how, first_attempt_at_ms, attempts) in (1..4_u8, 0..6_u8, any::<i64>(), any::<u32>()),
         version in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..300)),
         place in any::<Option<([u8; 16], i64)>>(),
         fingerprint in any::<Option<[u8; FINGERPRINT_BYTES]>>(),
@@ -303,7 +303,7 @@ proptest! {
             1 => How::Rejected,
             2 => How::Conflict,
             3 => How::InDoubt,
-            4 => How::GivenUp { first_at_ms },
+            4 => How::GivenUp { first_attempt_at_ms },
             _ => How::Dropped,
         };
         let result = match kind {
@@ -326,7 +326,7 @@ proptest! {
         let under_way = UnderWay {
             entry,
             place: place.unwrap_or(Place { topic_id: [0; 16], offset: i64::MAX }),
-            first_at_ms,
+            first_attempt_at_ms,
             attempts,
             may_have_acted,
             was_sent,

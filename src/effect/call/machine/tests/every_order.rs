@@ -101,13 +101,13 @@ impl Search {
 
     /// The owner crashes, while the provider may have its request. The next owner finds the committed state.
     fn crash(&mut self, call: Call, now: Now, world: World, budget: Budget) {
-        let first_at_ms = call.first_at_ms().expect("it was permitted");
+        let first_attempt_at_ms = call.first_attempt_at_ms().expect("it was permitted");
         let budget = Budget { crashes: budget.crashes - 1, ..budget };
         let is_granted = self.policy.reserve == Reserve::Auto && !call.is_reserved;
         let (resumed, _) = if is_granted {
-            begin(&self.policy, Some(Grant { since_ms: first_at_ms, is_from_former_owner: true }), now)
+            begin(&self.policy, Some(Grant { since_ms: first_attempt_at_ms, is_from_former_owner: true }), now)
         } else {
-            resume(&self.policy, FoundCall { first_at_ms, attempts: 0, may_have_acted: true }, now)
+            resume(&self.policy, FoundCall { first_attempt_at_ms, attempts: 0, may_have_acted: true }, now)
         };
         self.explore(resumed, now, world, budget);
     }

@@ -17,19 +17,19 @@ pub struct ClientSettings {
     /// How clients reach the brokers.
     pub(super) transport: Transport,
     /// The source of tokens for logins that need them.
-    pub(super) tokens: Option<Arc<Source>>,
+    pub(super) token_source: Option<Arc<Source>>,
 }
 
 impl ClientSettings {
     /// Settings of clients that run in a simulation.
     pub fn simulated(brokers: Settings, bootstrap: Vec<Address>, networks: Arc<dyn Networks>) -> Self {
-        Self { brokers: Arc::new(brokers), bootstrap, transport: Transport::Simulated(networks), tokens: None }
+        Self { brokers: Arc::new(brokers), bootstrap, transport: Transport::Simulated(networks), token_source: None }
     }
 
     /// Creates a client, which has not connected yet.
     pub(super) fn open(&self) -> (Box<dyn Network>, Brokers) {
-        if let Some(tokens) = &self.tokens {
-            tokens.begin();
+        if let Some(source) = &self.token_source {
+            source.begin();
         }
         let (brokers, bootstrap) = (Arc::clone(&self.brokers), self.bootstrap.clone());
         match &self.transport {

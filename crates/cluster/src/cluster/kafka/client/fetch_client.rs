@@ -57,18 +57,9 @@ impl FetchClient {
     pub fn new(client: &ClientSettings, settings: &Arc<FetchSettings>, accepted: &AcceptedLogins) -> Self {
         let (network, brokers) = client.open();
         let fetcher = Fetcher::new(Arc::clone(settings));
-        let loneliness = Outage::new(accepted);
+        let outage = Outage::new(accepted);
         let truncated = HashMap::new();
-        Self {
-            network,
-            brokers,
-            fetcher,
-            unpack: Budgeted,
-            outage: loneliness,
-            has_rung: false,
-            truncated,
-            last_report_at: None,
-        }
+        Self { network, brokers, fetcher, unpack: Budgeted, outage, has_rung: false, truncated, last_report_at: None }
     }
 
     /// Ends a wait whenever `bell` is readable.
@@ -85,7 +76,7 @@ impl FetchClient {
         }
         let now = self.network.now();
         self.truncated.remove(partition);
-        self.fetcher.start(partition, offset, epoch_before, now);
+        self.fetcher.start(partition, offset, epoch_before);
         self.send_requests(now);
         Ok(())
     }
@@ -177,15 +168,15 @@ impl FetchClient {
 
     /// Fails if no broker can be reached, or none accepts this client, but only once per [`REPORT_INTERVAL`].
     fn check_brokers(&mut self, now: Instant) -> Result<(), Error> {
-        let Self { brokers, outage: loneliness, last_report_at: reported, .. } = self;
-        let Some(lasts) = loneliness.duration(brokers, now) else {
+        let Self { brokers, outage, last_report_at: reported, .. } = self;
+        let Some(lasts) = outage.duration(brokers, now) else {
             *reported = None;
             return Ok(());
         };
         if reported.is_some_and(|at| now.saturating_duration_since(at) < REPORT_INTERVAL) {
             return Ok(());
         }
-        let error = match (loneliness.trouble(brokers, now), brokers.failure()) {
+        let error = match (outage.trouble(brokers, now), brokers.failure()) {
             (Some(trouble), _) => Error::new(ErrorKind::Refused, format!("reading: {trouble}")),
             (None, Some(reason)) if lasts >= SILENCE_MAX => {
                 Error::new(ErrorKind::Retry, format!("reading: no broker can be reached: {reason}"))

@@ -166,7 +166,7 @@ impl<M: Membership> cluster::Producer for Producer<M> {
         aborted.map_err(|error| errors::error_during("aborting the transaction", &error))
     }
 
-    fn is_fit(&self) -> bool {
-        self.client.borrow().writer.is_fit()
+    fn is_usable(&self) -> bool {
+        self.client.borrow().writer.is_usable()
     }
 }

@@ -6,9 +6,9 @@
 //!
 //! - `table`: every property and how it is treated; `values`: reads them; `hosts`: brokers' addresses
 //!
-//! **Failure**: the first property that only librdkafka supports, as it is set, is [`Unsupported`]. So is a property
-//! with which librdkafka itself does not start, such as a file that cannot be read: librdkafka then reports the error
-//! in its own words. No message contains a value, except the names of mechanisms.
+//! **Failure**: the first property with a value that only librdkafka supports is reported as [`Unsupported`]. So is a
+//! property with which librdkafka itself does not start, such as a file that cannot be read: librdkafka then reports
+//! the error in its own words. No message contains a value, except the names of mechanisms.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,11 +40,11 @@ mod values;
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// The wire closes a connection that was idle for this long; no property changes that.
 const IDLE_MS_MAX: i32 = 9 * 60 * 1000;
-/// The longest response unless it is set (librdkafka's default).
+/// The bytes of the longest response if `receive.message.max.bytes` is not set (librdkafka's default).
 const RESPONSE_BYTES_MAX: usize = 100_000_000;
-/// The most bytes of a response besides its records: partitions, and the transactions that were aborted in them.
+/// The most bytes of a response besides its records: its partitions, and the transactions that were aborted in them.
 const RESPONSE_HEAD_BYTES: usize = 1 << 20;
-/// The room for these that librdkafka requires.
+/// The fewest bytes that librdkafka requires to be left for that part of a response.
 const RESPONSE_HEAD_BYTES_MIN: usize = 512;
 /// The fewest bytes that a record takes in a batch.
 const RECORD_BYTES_MIN: usize = 7;
@@ -69,7 +69,8 @@ pub(in super::super) struct WireSettings {
     pub accepted: AcceptedLogins,
 }
 
-/// The settings from these properties; `reader` holds the properties of librdkafka's readers.
+/// The settings from the properties of a member, a changelog's reader and a producer. `reader` includes the properties
+/// that only the reader's librdkafka client needs.
 ///
 /// # Errors
 /// The first property that only librdkafka supports.
@@ -81,9 +82,9 @@ pub(in super::super) fn wire_settings(
     let accepted = AcceptedLogins::new(member.login());
     let [member, reader, producer] = [Values::new(member)?, Values::new(reader)?, Values::new(producer)?];
     let mut tls = Tls::default();
-    let (member_client, fetch) = read_settings(&member, &mut tls)?;
-    let (reader_client, reader_fetch) = read_settings(&reader, &mut tls)?;
-    let (producer_client, write) = write_settings(&producer, &mut tls)?;
+    let (member_client, fetch) = fetch_client_settings(&member, &mut tls)?;
+    let (reader_client, reader_fetch) = fetch_client_settings(&reader, &mut tls)?;
+    let (producer_client, write) = producer_client_settings(&producer, &mut tls)?;
     Ok(WireSettings {
         member: member_client,
         fetch: Arc::new(fetch),
@@ -115,21 +116,22 @@ impl Tls {
     }
 }
 
-/// The settings of a client's connections. `timeout_ms` is the default timeout of a request; a response must have room
-/// for `room` bytes of records.
+/// The settings of a client's connections. `timeout_ms` is the default timeout of a request. A response must have room
+/// for `records_bytes` bytes of records, which is 0 for a client that does not fetch.
 fn client_settings(
     values: &Values<'_>,
     tls: &mut Tls,
     timeout_ms: u64,
-    room: usize,
+    records_bytes: usize,
 ) -> Result<ClientSettings, Unsupported> {
     let protocols = ["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"];
     let protocol = values.word("security.protocol", &protocols, "plaintext")?;
     let speaks_tls = protocol.ends_with("ssl");
     values.check(speaks_tls)?;
-    let list = values.text("bootstrap.servers").unwrap_or_default();
-    let bootstrap = hosts::addresses(list, protocol).map_err(|why| values.unsupported("bootstrap.servers", why))?;
-    check_idle(values, list)?;
+    let addresses = values.text("bootstrap.servers").unwrap_or_default();
+    let bootstrap =
+        hosts::addresses(addresses, protocol).map_err(|why| values.unsupported("bootstrap.servers", why))?;
+    check_idle(values, addresses)?;
     let backoff = match values.text("reconnect.backoff.ms") {
         Some(_) => values.millis("reconnect.backoff.ms", 0)?,
         None => Settings::default().reconnect_backoff,
@@ -144,15 +146,15 @@ fn client_settings(
         connect_timeout: values.millis("socket.connection.setup.timeout.ms", 30_000)?,
         reconnect_backoff: backoff.max(PAUSE_MIN),
         reconnect_backoff_max: backoff_max.max(PAUSE_MIN),
-        response_bytes_max: response_bytes_max(values, room)?,
+        response_bytes_max: response_bytes_max(values, records_bytes)?,
         metadata_max_age: metadata_max_age(values)?,
         login: if protocol.starts_with("sasl") { login(values)? } else { Login::None },
     };
     let tls = if speaks_tls { Some(tls.config_for(tls_properties(values)?)?) } else { None };
-    let tokens = values.tokens().filter(|_| matches!(brokers.login, Login::OAuth(_))).cloned();
+    let token_source = values.token_source().filter(|_| matches!(brokers.login, Login::OAuth(_))).cloned();
     let transport =
         Transport::Sockets { tls, settings: socket_settings(values)?, contact: Arc::clone(values.contact()) };
-    Ok(ClientSettings { brokers: Arc::new(brokers), bootstrap, transport, tokens })
+    Ok(ClientSettings { brokers: Arc::new(brokers), bootstrap, transport, token_source })
 }
 
 fn socket_settings(values: &Values<'_>) -> Result<SocketSettings, Unsupported> {
@@ -162,26 +164,30 @@ fn socket_settings(values: &Values<'_>) -> Result<SocketSettings, Unsupported> {
     Ok(SocketSettings { family, keepalive: values.flag("socket.keepalive.enable", false)? })
 }
 
-/// Azure silently drops idle connections after four minutes, so librdkafka closes them before that.
-fn check_idle(values: &Values<'_>, brokers: &str) -> Result<(), Unsupported> {
+/// Checks that the wire closes idle connections no later than the properties require. If the property is not set,
+/// librdkafka closes idle connections to Azure before four minutes have passed, as Azure drops them silently after
+/// that.
+fn check_idle(values: &Values<'_>, addresses: &str) -> Result<(), Unsupported> {
     let key = "connections.max.idle.ms";
-    let is_in_time = match values.text(key) {
-        None => !brokers.to_ascii_lowercase().contains("azure"),
+    let closes_early_enough = match values.text(key) {
+        None => !addresses.to_ascii_lowercase().contains("azure"),
         Some(_) => values.number(key, 0).map(|ms| ms == 0 || ms >= IDLE_MS_MAX)?,
     };
-    if is_in_time {
+    if closes_early_enough {
         Ok(())
     } else {
         Err(values.unsupported(key, "the wire closes idle connections after nine minutes"))
     }
 }
 
-fn response_bytes_max(values: &Values<'_>, room: usize) -> Result<usize, Unsupported> {
+fn response_bytes_max(values: &Values<'_>, records_bytes: usize) -> Result<usize, Unsupported> {
     let key = "receive.message.max.bytes";
-    let Some(_) = values.text(key) else { return Ok(RESPONSE_BYTES_MAX.max(room + RESPONSE_HEAD_BYTES)) };
+    let Some(_) = values.text(key) else { return Ok(RESPONSE_BYTES_MAX.max(records_bytes + RESPONSE_HEAD_BYTES)) };
     let limit = values.count(key, 0)?;
-    if limit < room + RESPONSE_HEAD_BYTES_MIN && room > 0 {
-        return Err(values.unsupported(key, "it is less than fetch.max.bytes plus the rest of a response"));
+    if limit < records_bytes + RESPONSE_HEAD_BYTES_MIN && records_bytes > 0 {
+        return Err(
+            values.unsupported(key, "it is less than fetch.max.bytes plus 512 bytes for the rest of a response")
+        );
     }
     Ok(limit)
 }
@@ -204,8 +210,8 @@ fn login(values: &Values<'_>) -> Result<Login, Unsupported> {
         "GSSAPI" => return Err(values.unsupported(key, "the wire does not support the mechanism GSSAPI")),
         "OAUTHBEARER" => {
             let why = "on the wire, OAUTHBEARER needs sasl.oauthbearer.method=oidc";
-            let tokens = values.tokens().ok_or_else(|| values.unsupported(key, why))?;
-            return Ok(Login::OAuth(Arc::clone(tokens.tokens())));
+            let token_source = values.token_source().ok_or_else(|| values.unsupported(key, why))?;
+            return Ok(Login::OAuth(Arc::clone(token_source.tokens())));
         }
         _ => return Err(values.unsupported(key, "the wire does not support this mechanism")),
     };
@@ -235,8 +241,8 @@ fn tls_properties(values: &Values<'_>) -> Result<TlsProperties, Unsupported> {
     })
 }
 
-/// The settings of a client that reads.
-fn read_settings(values: &Values<'_>, tls: &mut Tls) -> Result<(ClientSettings, FetchSettings), Unsupported> {
+/// The settings of a client that reads: a member's or a reader's.
+fn fetch_client_settings(values: &Values<'_>, tls: &mut Tls) -> Result<(ClientSettings, FetchSettings), Unsupported> {
     let defaults = FetchSettings::default();
     let record_bytes = values.count("message.max.bytes", 1_000_000)?;
     let max_bytes = values.count("fetch.max.bytes", record_bytes.max(50 << 20))?;
@@ -269,8 +275,11 @@ fn read_settings(values: &Values<'_>, tls: &mut Tls) -> Result<(ClientSettings, 
     Ok((client, fetch))
 }
 
-/// The settings of a client that writes.
-fn write_settings(values: &Values<'_>, tls: &mut Tls) -> Result<(ClientSettings, WriteSettings), Unsupported> {
+/// The settings of a producer's client.
+fn producer_client_settings(
+    values: &Values<'_>,
+    tls: &mut Tls,
+) -> Result<(ClientSettings, WriteSettings), Unsupported> {
     let defaults = WriteSettings::default();
     let transaction_timeout = values.millis("transaction.timeout.ms", 60_000)?;
     let transaction_ms = u64::try_from(transaction_timeout.as_millis()).unwrap_or(u64::MAX);
@@ -278,7 +287,7 @@ fn write_settings(values: &Values<'_>, tls: &mut Tls) -> Result<(ClientSettings,
     if client.brokers.request_timeout > transaction_timeout + Duration::from_millis(100) {
         return Err(values.unsupported("socket.timeout.ms", "it is more than transaction.timeout.ms"));
     }
-    let linger = values.fine_millis("linger.ms", 5)?;
+    let linger = values.fractional_millis("linger.ms", 5)?;
     let message_bytes_max = values.count("message.max.bytes", 1_000_000)?;
     let batch_bytes = values.count("batch.size", 1_000_000)?;
     check_batch_count(values, batch_bytes.min(message_bytes_max))?;
@@ -333,7 +342,7 @@ fn codec(values: &Values<'_>) -> Result<(Codec, Option<i32>), Unsupported> {
     let level = Some(values.number(key, -1)?).filter(|level| *level != -1);
     match Packer::new(codec, level) {
         Ok(_) => Ok((codec, level)),
-        Err(_) => Err(values.unsupported(key, "the wire does not support this level for compression.type")),
+        Err(_) => Err(values.unsupported(key, "the wire does not support this level for this codec")),
     }
 }
 

@@ -41,8 +41,8 @@ pub(in super::super) struct Client {
     /// The same.
     attempts: Arc<Attempts>,
     pub(super) last_trouble: LastTrouble,
-    /// Who tells it of tokens, if its login needs them.
-    pub(super) tokens: Option<Arc<Source>>,
+    /// The source of its login's tokens, if it needs tokens.
+    pub(super) token_source: Option<Arc<Source>>,
     /// The brokers of the configuration.
     bootstrap: CString,
 }
@@ -92,11 +92,11 @@ impl Client {
             listener,
             attempts,
             last_trouble: LastTrouble::new(properties.login()),
-            tokens: properties.tokens().cloned(),
+            token_source: properties.token_source().cloned(),
             bootstrap: c_string(properties.bootstrap())?,
         });
-        if let Some(tokens) = &client.tokens {
-            tokens.tell(&client);
+        if let Some(source) = &client.token_source {
+            source.tell(&client);
         }
         Ok(client)
     }

@@ -28,7 +28,7 @@ impl Client {
 
     /// That there is no token to log in with.
     fn missing_token(&self) -> Option<Failure> {
-        let missing = self.tokens.as_ref()?.missing()?;
+        let missing = self.token_source.as_ref()?.missing()?;
         let code = match missing.is_lasting {
             true => Code::RD_KAFKA_RESP_ERR__AUTHENTICATION,
             false => Code::RD_KAFKA_RESP_ERR__TRANSPORT,

@@ -31,7 +31,7 @@ use super::answer::{self, Issued, basic, clean, lasting, passing};
 use super::credentials::Credentials;
 use crate::cluster::{Error, ErrorKind};
 use crate::tls::Renewed;
-use crate::words::said;
+use crate::words::error_text;
 
 /// How long an answer may take, the connection included (librdkafka's).
 const ANSWER_MAX: Duration = Duration::from_secs(20);
@@ -100,15 +100,15 @@ impl Endpoint {
     }
 
     fn unanswered(&self, error: &(dyn std::error::Error + 'static)) -> Missing {
-        passing(format!("the token endpoint does not answer: {}", clean(&self.credentials, &said(error))))
+        passing(format!("the token endpoint does not answer: {}", clean(&self.credentials, &error_text(error))))
     }
 
     fn unreached(&self, error: &(dyn std::error::Error + 'static)) -> Missing {
-        passing(format!("the token endpoint cannot be reached: {}", clean(&self.credentials, &said(error))))
+        passing(format!("the token endpoint cannot be reached: {}", clean(&self.credentials, &error_text(error))))
     }
 
     fn tls_failed(&self, error: &std::io::Error) -> Missing {
-        let why = format!("no TLS with the token endpoint: {}", clean(&self.credentials, &said(error)));
+        let why = format!("no TLS with the token endpoint: {}", clean(&self.credentials, &error_text(error)));
         match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
             Some(rustls::Error::InvalidCertificate(_)) => {
                 lasting(format!("{why}; name its authority by https.ca.location or https.ca.pem"))
@@ -154,7 +154,7 @@ impl Endpoint {
         let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let name = ServerName::try_from(host);
         let name = name.map_err(|_| lasting("the token endpoint's host cannot be in a certificate".to_owned()))?;
-        let tls = tls.now().map_err(lasting)?;
+        let tls = tls.current().map_err(lasting)?;
         let begun = TlsConnector::from(tls).connect(name, stream).await;
         Ok(Box::new(begun.map_err(|error| self.tls_failed(&error))?))
     }

@@ -67,7 +67,7 @@ fn handshake(properties: &TlsProperties, name: &str, requests_certificate: bool)
     let chain = certificates("", text("cert.pem").unwrap().as_bytes()).unwrap();
     let key = private_key("", text("key.pem").unwrap().as_bytes()).unwrap();
     let mut server = ServerConnection::new(Arc::new(server.with_single_cert(chain, key).unwrap())).unwrap();
-    let client = config(properties.clone()).map_err(|error| error.to_string())?.now()?;
+    let client = config(properties.clone()).map_err(|error| error.to_string())?.current()?;
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let mut client = ClientConnection::new(client, name).unwrap();
     while client.is_handshaking() || server.is_handshaking() {
@@ -103,17 +103,17 @@ fn changed_files_are_reloaded_unless_they_cannot_be_used() {
         ..trusting_authority()
     });
     let tls = tls.unwrap();
-    let first = tls.now().unwrap();
+    let first = tls.current().unwrap();
     for (damaged, whole, to) in
         [("csr", "ca.pem", "ca"), ("names", "cert.pem", "cert"), ("other.pem", "key.pem", "key")]
     {
         put(damaged, to);
-        assert!(Arc::ptr_eq(&first, &tls.now().unwrap()), "{to}");
+        assert!(Arc::ptr_eq(&first, &tls.current().unwrap()), "{to}");
         put(whole, to);
-        assert!(Arc::ptr_eq(&first, &tls.now().unwrap()), "{to} is restored");
+        assert!(Arc::ptr_eq(&first, &tls.current().unwrap()), "{to} is restored");
     }
     put("stranger.pem", "ca");
-    assert!(!Arc::ptr_eq(&first, &tls.now().unwrap()));
+    assert!(!Arc::ptr_eq(&first, &tls.current().unwrap()));
 }
 
 fn property(properties: &TlsProperties) -> String {

@@ -1,7 +1,7 @@
-//! A writer with its connections, and when the connections are driven.
+//! A writer with its connections. To drive them is to write pending requests to the sockets and to process responses.
 //!
-//! A sent record is first only handed to the writer. The connections are driven once a number of bytes was handed over,
-//! or some time has passed.
+//! A record is handed to the writer, which keeps it in memory. The connections are driven only once enough bytes were
+//! handed over, or enough time has passed, since driving them costs system calls.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,14 +35,14 @@ const RUN_RECORDS: usize = 256;
 /// How long to wait for newer metadata if a topic does not seem to have a partition.
 const PARTITION_WAIT: Duration = Duration::from_secs(2);
 
-/// librdkafka's description of a partition that the topic does not have.
+/// The message about a partition that the topic does not have, in librdkafka's words.
 const UNKNOWN_PARTITION: &str = "Local: Unknown partition";
 
 /// A writer with its connections.
 pub(super) struct WriteClient {
     network: Box<dyn Network>,
     brokers: Brokers,
-    /// The writer.
+    /// Batches records, and decides which requests to send.
     pub writer: Writer,
     delivery_timeout: Duration,
     drive_interval: Duration,
@@ -55,20 +55,21 @@ pub(super) struct WriteClient {
 }
 
 impl WriteClient {
-    /// Opens a transactional id; a transaction that was open under it has been aborted. Once a login was accepted, a
-    /// later refusal is [`ErrorKind::Retry`].
+    /// Opens a transactional id, and waits until it is open; a transaction that was open under it is aborted. If
+    /// brokers refuse the login, the error is [`ErrorKind::Refused`], or [`ErrorKind::Retry`] if a login was accepted
+    /// before.
     pub fn open(
-        client: &ClientSettings,
+        client_settings: &ClientSettings,
         settings: &Arc<WriteSettings>,
         accepted: &AcceptedLogins,
         id: &str,
     ) -> Result<Self, Error> {
-        let what = || format!("opening the transactional id {id}");
+        let operation = || format!("opening the transactional id {id}");
         let writer = Writer::new(id, Arc::clone(settings))
-            .map_err(|unsupported| Error::new(ErrorKind::Refused, format!("{}: {unsupported}", what())))?;
-        let (network, brokers) = client.open();
+            .map_err(|unsupported| Error::new(ErrorKind::Refused, format!("{}: {unsupported}", operation())))?;
+        let (network, brokers) = client_settings.open();
         let clock = Clock::new(&*network);
-        let mut driven = Self {
+        let mut write_client = Self {
             network,
             brokers,
             writer,
@@ -79,44 +80,44 @@ impl WriteClient {
             clock,
             slots: Slots::default(),
         };
-        driven.writer.open(INIT_DEADLINE, driven.clock.now());
-        driven.drive_writer();
-        let mut loneliness = Outage::new(accepted);
+        write_client.writer.open(INIT_DEADLINE, write_client.clock.now());
+        write_client.drive_writer();
+        let mut outage = Outage::new(accepted);
         loop {
-            if let Some(opened) = driven.writer.outcome() {
+            if let Some(opened) = write_client.writer.outcome() {
                 return match opened {
                     Ok(()) => {
-                        let version = if driven.writer.is_v2() { 2 } else { 1 };
+                        let version = if write_client.writer.is_v2() { 2 } else { 1 };
                         tracing::info!(transactional_id = id, transaction_version = version, "producer opened");
-                        Ok(driven)
+                        Ok(write_client)
                     }
-                    Err(error) => Err(driven.open_error(id, &error, &loneliness)),
+                    Err(error) => Err(write_client.open_error(id, &error, &outage)),
                 };
             }
-            if let Some(trouble) = loneliness.trouble(&mut driven.brokers, driven.clock.now()) {
-                return Err(Error::new(ErrorKind::Refused, format!("{}: {trouble}", what())));
+            if let Some(trouble) = outage.trouble(&mut write_client.brokers, write_client.clock.now()) {
+                return Err(Error::new(ErrorKind::Refused, format!("{}: {trouble}", operation())));
             }
-            driven.drive_once(WAIT_MAX);
+            write_client.drive_once(WAIT_MAX);
         }
     }
 
-    /// The error if the id could not be opened.
-    fn open_error(&self, id: &str, error: &WriteError, loneliness: &Outage) -> Error {
+    /// The error of [`WriteClient::open`], with what is known about the brokers.
+    fn open_error(&self, id: &str, error: &WriteError, outage: &Outage) -> Error {
         if error.kind == WriteErrorKind::Retry
-            && let Some(trouble) = loneliness.known_trouble(&self.brokers)
+            && let Some(trouble) = outage.known_trouble(&self.brokers)
         {
             return Error::new(ErrorKind::Refused, format!("opening the transactional id {id}: {trouble}"));
         }
-        let opening = errors::open_error(id, error);
+        let open_error = errors::open_error(id, error);
         match self.brokers.failure().filter(|_| error.code.is_none()) {
-            Some(why) => Error::new(opening.kind, format!("{}: {why}", opening.message)).with(opening.detail),
-            None => opening,
+            Some(why) => Error::new(open_error.kind, format!("{}: {why}", open_error.message)).with(open_error.detail),
+            None => open_error,
         }
     }
 
     /// Begins a transaction. Connections that were closed meanwhile are noticed first.
     pub fn begin(&mut self) -> Result<(), WriteError> {
-        self.drive_without_wait();
+        self.drive_without_waiting();
         self.drive_at_bytes = FIRST_DRIVE_BYTES;
         self.writer.begin()
     }
@@ -133,15 +134,15 @@ impl WriteClient {
             headers: message.headers,
         };
         let ticket = wire::writer::Ticket { number: ticket.number, report: ticket.report };
-        let mut waits_since = None;
+        let mut waiting_since = None;
         loop {
             match self.writer.send(ticket, slot, &record, self.clock.now()) {
                 Ok(true) => break,
-                Ok(false) => self.wait_for_room(&mut waits_since, to)?,
+                Ok(false) => self.wait_for_room(&mut waiting_since, to)?,
                 Err(error) => return Err(self.send_error(&error, to)),
             }
         }
-        self.handed_over(clock_was_read);
+        self.drive_if_due(clock_was_read);
         Ok(())
     }
 
@@ -161,25 +162,25 @@ impl WriteClient {
                 return Ok(());
             }
             self.clock.read(&*self.network);
-            let mut waits_since = None;
+            let mut waiting_since = None;
             loop {
                 match self.writer.send_all(number, slot, self.clock.wall_ms(), &mut run, self.clock.now()) {
                     Ok(true) => break,
-                    Ok(false) => self.wait_for_room(&mut waits_since, to)?,
+                    Ok(false) => self.wait_for_room(&mut waiting_since, to)?,
                     Err(error) => return Err(self.send_error(&error, to)),
                 }
             }
-            self.handed_over(true);
+            self.drive_if_due(true);
         }
     }
 
     /// Drives the connections if enough bytes were handed over or enough time has passed. `clock_was_read`: whether the
     /// clock was just read.
     #[inline]
-    fn handed_over(&mut self, clock_was_read: bool) {
+    fn drive_if_due(&mut self, clock_was_read: bool) {
         let is_late = || self.clock.now().saturating_duration_since(self.last_driven_at) >= self.drive_interval;
         if self.writer.held_bytes() >= self.drive_at_bytes || (clock_was_read && is_late()) {
-            self.drive_without_wait();
+            self.drive_without_waiting();
         }
     }
 
@@ -189,7 +190,7 @@ impl WriteClient {
         let now = self.clock.read(&*self.network);
         let waited = now.saturating_duration_since(*since.get_or_insert(now));
         let Some(left) = self.delivery_timeout.checked_sub(waited).filter(|left| !left.is_zero()) else {
-            let message = format!("{}: the queue has been full for too long", sending(to));
+            let message = format!("{}: the send buffer has been full for too long", sending(to));
             return Err(Error::new(self.kind_of_abort(), message));
         };
         self.drive_writer();
@@ -210,10 +211,10 @@ impl WriteClient {
         Error { kind, message: format!("{}: {}", sending(to), error.message), ..error }
     }
 
-    /// The kind of error if the transaction has to be aborted: `Fenced` if the producer can no longer be used, since
-    /// the task is not the cause then.
+    /// The kind of an error after which the transaction has to be aborted: [`ErrorKind::Abort`], or
+    /// [`ErrorKind::Fenced`] if the producer can no longer be used: then the task is not the cause.
     fn kind_of_abort(&self) -> ErrorKind {
-        if self.writer.is_fit() { ErrorKind::Abort } else { ErrorKind::Fenced }
+        if self.writer.is_usable() { ErrorKind::Abort } else { ErrorKind::Fenced }
     }
 
     #[inline]
@@ -294,12 +295,12 @@ impl WriteClient {
     pub fn process_responses(&mut self) {
         self.clock.invalidate();
         if self.writer.in_flight() > 0 {
-            self.drive_without_wait();
+            self.drive_without_waiting();
         }
     }
 
     /// Sends the requests that are due, and processes the brokers' responses, without waiting.
-    fn drive_without_wait(&mut self) {
+    fn drive_without_waiting(&mut self) {
         self.drive_writer();
         if self.drive_once(Duration::ZERO) {
             // Sends the requests that had to wait for these responses.
@@ -316,10 +317,10 @@ impl WriteClient {
             Some(next) => next.saturating_duration_since(self.clock.now()).min(wait),
             None => wait,
         };
-        let before = self.brokers.news();
+        let before = self.brokers.event_count();
         self.network.drive(&mut self.brokers, wait);
         self.drive_writer();
-        self.brokers.news() != before
+        self.brokers.event_count() != before
     }
 
     /// Lets the writer process the responses, and queue the next requests.

@@ -81,8 +81,8 @@ fn all_as_text(outcome: &Result<WireSettings, Unsupported>) -> String {
             Login::None | Login::OAuth(_) | Login::Bearer(_) => "",
             Login::Plain { password, .. } | Login::Scram { password, .. } => password,
         };
-        let credentials = client.tokens.as_ref().map(|tokens| {
-            let Credentials { client_id, client_secret, scope, extensions, url, .. } = tokens.credentials();
+        let credentials = client.token_source.as_ref().map(|source| {
+            let Credentials { client_id, client_secret, scope, extensions, url, .. } = source.credentials();
             format!("{client_id} {client_secret} {scope:?} {extensions:?} {url}")
         });
         format!(
@@ -90,7 +90,7 @@ fn all_as_text(outcome: &Result<WireSettings, Unsupported>) -> String {
             client.brokers,
             client.bootstrap,
             sockets(client),
-            tls(client).map(|tls| tls.now().unwrap().alpn_protocols.clone())
+            tls(client).map(|tls| tls.current().unwrap().alpn_protocols.clone())
         )
     };
     let clients = [&wired.member, &wired.reader, &wired.producer].map(client);
@@ -211,18 +211,19 @@ fn every_applied_property_changes_a_setting() {
 #[test]
 fn clients_with_the_same_credentials_have_one_source_of_tokens() {
     let found = read_all(OAUTH).unwrap();
-    let [member, reader, producer] = [found.member, found.reader, found.producer].map(|client| client.tokens.unwrap());
+    let [member, reader, producer] =
+        [found.member, found.reader, found.producer].map(|client| client.token_source.unwrap());
     assert!(Arc::ptr_eq(&member, &reader) && Arc::ptr_eq(&member, &producer));
     // Without this login there is no source, even if its other properties are set.
     let others = read_all(&[OAUTH, &[("security.protocol", "plaintext")]].concat()).unwrap();
-    assert!(others.member.tokens.is_none() && matches!(others.member.brokers.login, Login::None));
+    assert!(others.member.token_source.is_none() && matches!(others.member.brokers.login, Login::None));
     let named = |set: &[(&str, &str)]| {
         let all: BTreeMap<String, String> =
             set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Properties::producer(&all, &BTreeMap::new()).unwrap()
     };
     let own = named(&[OAUTH, &[("sasl.oauthbearer.scope", "write")]].concat()).sharing(&named(OAUTH));
-    assert_eq!(own.tokens().unwrap().credentials().scope.as_deref(), Some("write"));
+    assert_eq!(own.token_source().unwrap().credentials().scope.as_deref(), Some("write"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::cluster::Contact;
 /// The values of the properties that are set. No `Debug`: they may be secrets.
 pub(super) struct Values<'a> {
     values: BTreeMap<&'static str, Value<'a>>,
-    tokens: Option<&'a Arc<Source>>,
+    token_source: Option<&'a Arc<Source>>,
     contact: &'a Arc<Contact>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Values<'a> {
                 }
             };
         }
-        Ok(Self { values, tokens: properties.tokens(), contact: properties.contact() })
+        Ok(Self { values, token_source: properties.token_source(), contact: properties.contact() })
     }
 
     /// Checks that the wire supports all properties as they are set.
@@ -69,8 +69,8 @@ impl<'a> Values<'a> {
     }
 
     /// The source of tokens, if the properties request any.
-    pub fn tokens(&self) -> Option<&'a Arc<Source>> {
-        self.tokens
+    pub fn token_source(&self) -> Option<&'a Arc<Source>> {
+        self.token_source
     }
 
     /// The value of the property with this key: see [`look_up`].
@@ -124,7 +124,7 @@ impl<'a> Values<'a> {
     }
 
     /// The value as milliseconds with decimals.
-    pub fn fine_millis(&self, key: &str, default_ms: u64) -> Result<Duration, Unsupported> {
+    pub fn fractional_millis(&self, key: &str, default_ms: u64) -> Result<Duration, Unsupported> {
         let Some(text) = self.text(key) else { return Ok(Duration::from_millis(default_ms)) };
         let seconds = text.parse().map(|ms: f64| ms / 1e3).map(Duration::try_from_secs_f64);
         match seconds {

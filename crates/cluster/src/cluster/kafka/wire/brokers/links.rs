@@ -104,7 +104,7 @@ impl Brokers {
             channel.mute(until);
         }
         let has_metadata = metadata_response.is_some();
-        self.news += u64::from(became_ready || has_metadata || self.events.len() > count);
+        self.event_count += u64::from(became_ready || has_metadata || self.events.len() > count);
         let metadata_result = metadata_response.map_or(Ok(()), |response| self.apply_metadata(response, now));
         if metadata_result.is_err() {
             self.metadata.request_failed(now, &self.settings, &mut self.random);
@@ -173,7 +173,7 @@ impl Brokers {
             },
         );
         tracing::debug!(node = key.0, "{reason}");
-        self.news += 1;
+        self.event_count += 1;
         if let Some(kind) = fault.kind {
             self.trouble = Some(Trouble { kind, address: open.address, message: fault.reason });
         }

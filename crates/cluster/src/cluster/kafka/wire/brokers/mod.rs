@@ -63,8 +63,8 @@ pub struct Brokers {
     last_candidate: Option<i32>,
     next_request: u64,
     next_link: u64,
-    /// See [`Brokers::news`].
-    news: u64,
+    /// See [`Brokers::event_count`].
+    event_count: u64,
     /// The latest time that was passed in.
     clock: Option<Instant>,
     /// The time of the last tick.
@@ -111,7 +111,7 @@ impl Brokers {
             last_candidate: None,
             next_request: 0,
             next_link: 0,
-            news: 0,
+            event_count: 0,
             clock: None,
             ticked_at: None,
             identity: Arc::new(()),
@@ -355,8 +355,8 @@ impl Brokers {
 
     /// A counter that rises with each response, each connection that became ready or broke, and each response with
     /// metadata: with each event that a client may have waited for.
-    pub fn news(&self) -> u64 {
-        self.news
+    pub fn event_count(&self) -> u64 {
+        self.event_count
     }
 
     /// Whether [`Brokers::next_event`] would return an event.

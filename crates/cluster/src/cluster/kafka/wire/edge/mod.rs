@@ -102,9 +102,12 @@ impl Edge {
     /// Like [`Edge::drive`], for several clients of one thread. The connections of a dropped client are closed; those
     /// of a client that is merely not among `brokers` stay open.
     pub fn drive_all(&mut self, brokers: &mut [&mut Brokers], wait: Duration) -> bool {
-        let before: Vec<u64> = brokers.iter().map(|brokers| brokers.news()).collect();
+        let before: Vec<u64> = brokers.iter().map(|brokers| brokers.event_count()).collect();
         let has_news = |brokers: &[&mut Brokers]| {
-            brokers.iter().zip(&before).any(|(brokers, before)| brokers.news() != *before || brokers.has_events())
+            brokers
+                .iter()
+                .zip(&before)
+                .any(|(brokers, before)| brokers.event_count() != *before || brokers.has_events())
         };
         let mut now = clock();
         let until = now.checked_add(wait);

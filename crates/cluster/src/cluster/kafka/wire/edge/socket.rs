@@ -242,7 +242,7 @@ impl OpenSocket {
             reason: format!("TLS cannot be used with it: {why}"),
         };
         let name = ServerName::try_from(host.trim_end_matches('.').to_owned()).map_err(|error| unusable(&error))?;
-        let config = config.now().map_err(|why| unusable(&why))?;
+        let config = config.current().map_err(|why| unusable(&why))?;
         let tls = ClientConnection::new(config, name).map_err(|error| unusable(&error))?;
         Ok(Self { stream, tls: Some(tls), encrypted: Vec::new(), is_established: false, is_write_blocked: false })
     }

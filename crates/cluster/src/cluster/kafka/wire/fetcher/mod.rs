@@ -9,17 +9,17 @@
 //! - `requests`: which requests to send; `responses`: handles responses; `epochs`: whether a partition still holds the
 //!   records that were read from it (KIP-320)
 //! - `chunk`: a partition's part of a response, and how it is handed on; `fetched`: what is handed on
-//! - `settings`, `trouble`
+//! - `settings`: how partitions are read; `trouble`: why a partition is not read any further
 //!
 //! Invariants:
 //! - A partition's committed records are handed on in order, each once, from the offset at which it was started. Its
 //!   position never passes a committed record that was not handed on.
 //! - A response counts for a partition only if it is for the offset wanted now, from the leader known now, and was
-//!   requested since the last start: any of these changes begins a `turn`, and responses to requests of an earlier turn
-//!   are dropped.
+//!   requested since the last start. A start, a pause, a new leader or a repeated fetch begins a new `turn` of the
+//!   partition, and responses to requests of an earlier turn are dropped.
 //! - If the epoch of the last batch is known, nothing is fetched from a leader before it has confirmed that it holds
-//!   what was read so far (or lacks that request: see `epochs`). Every request names the leader's epoch, so that no
-//!   other leader responds.
+//!   what was read so far, unless it does not offer the request for that (see `epochs`). Every request names the
+//!   leader's epoch, so that no other leader responds.
 //! - At most [`FetchSettings::buffered_bytes_max`] bytes and one response from each broker are buffered.
 //!
 //! **A gap at the end.** If compaction has removed the records just before the last stable offset, no later batch
@@ -27,8 +27,8 @@
 //! says that there is nothing between the requested offset and the last stable offset it names; a response with records
 //! of other partitions does not, as these may have used up its bytes. But a leader whose high watermark is not in its
 //! local log also returns nothing, until a follower has fetched from it (`LocalLog.read`), and so does one whose offset
-//! index is damaged. So before the position moves, the leader is asked again, for this partition alone and at least
-//! [`CONFIRMED_AFTER`] later, and then the last offset of the gap is probed.
+//! index is damaged. So before the position moves over the gap, the leader is asked again, for this partition alone and
+//! at least [`CONFIRMED_AFTER`] later, and then the last offset of the gap is probed.
 //!
 //! **Failure**: after a temporary failure (a leader moves, a broker is gone, a session is lost) the request is
 //! repeated. A permanent one becomes the partition's [`Trouble`], which is returned after everything before it was
@@ -63,7 +63,7 @@ pub use trouble::Trouble;
 
 /// A partition is requested alone after responses with other partitions' records have left it out for this long.
 const ALONE_AFTER: Duration = Duration::from_millis(100);
-/// Within this time of a request, a broker is expected to return what it has.
+/// A broker that has records is expected to return them within this time of the request.
 const MORE_WITHIN: Duration = Duration::from_millis(50);
 /// The most buffers kept for later responses.
 const SPARE_MAX: usize = 8;
@@ -73,12 +73,13 @@ const SPARE_MAX: usize = 8;
 pub struct Fetcher {
     settings: Arc<FetchSettings>,
     slots: BTreeMap<u32, Slot>,
-    names: HashMap<Arc<str>, BTreeMap<i32, u32>>,
-    /// Slots by topic and partition: the order in which requests name them.
+    /// The slots' ids by topic and partition.
+    slot_ids: HashMap<Arc<str>, BTreeMap<i32, u32>>,
+    /// The slots' ids in the order of topic and partition, in which requests name them.
     order: Vec<u32>,
-    next_slot: u32,
+    next_slot_id: u32,
     /// The number of the last turn.
-    turns: u64,
+    last_turn: u64,
     nodes: BTreeMap<i32, Node>,
     pending_requests: HashMap<RequestId, PendingRequest>,
     buffers: Buffers,
@@ -86,7 +87,8 @@ pub struct Fetcher {
     ready: VecDeque<u32>,
     /// Topics that [`Brokers`] has not been asked to watch yet.
     unwatched: Vec<Arc<str>>,
-    /// Topics that may no longer be read, and that [`Brokers`] has not been asked to forget yet.
+    /// Topics whose last partition was removed, and that [`Brokers`] has not been asked to forget yet. A partition of
+    /// the topic may have been added again since.
     unwanted: Vec<Arc<str>>,
     spare: Vec<Vec<u8>>,
     /// Whether something has changed since [`Fetcher::send_requests`] last ran.
@@ -103,10 +105,10 @@ impl Fetcher {
         Self {
             settings,
             slots: BTreeMap::new(),
-            names: HashMap::new(),
+            slot_ids: HashMap::new(),
             order: Vec::new(),
-            next_slot: 0,
-            turns: 0,
+            next_slot_id: 0,
+            last_turn: 0,
             nodes: BTreeMap::new(),
             pending_requests: HashMap::new(),
             buffers: Buffers::default(),
@@ -122,8 +124,8 @@ impl Fetcher {
 
     /// Reads `partition` from `offset` on, and drops what was fetched from it before. `epoch_before`: the epoch of the
     /// record before `offset`; if given, the leader is first asked whether it still holds what was read up to there.
-    pub fn start(&mut self, partition: &TopicPartition, offset: i64, epoch_before: Option<i32>, _now: Instant) {
-        let turn = self.next_turn();
+    pub fn start(&mut self, partition: &TopicPartition, offset: i64, epoch_before: Option<i32>) {
+        let turn = self.new_turn_number();
         let id = self.slot_id(partition).unwrap_or_else(|| self.add(partition));
         if let Some(slot) = self.slots.get_mut(&id) {
             slot.start(turn, offset, epoch_before, &mut self.buffers);
@@ -133,7 +135,7 @@ impl Fetcher {
 
     /// Stops reading `partition` until it is started again. Drops what was fetched from it and not handed on.
     pub fn pause(&mut self, partition: &TopicPartition) {
-        let turn = self.next_turn();
+        let turn = self.new_turn_number();
         if let Some(slot) = self.slot_id(partition).and_then(|id| self.slots.get_mut(&id)) {
             slot.pause(turn, &mut self.buffers);
         }
@@ -146,10 +148,10 @@ impl Fetcher {
         if let Some(mut slot) = self.slots.remove(&id) {
             slot.drop_chunks(&mut self.buffers);
         }
-        if let Some(numbers) = self.names.get_mut(&partition.topic) {
-            numbers.remove(&partition.partition);
-            if numbers.is_empty() {
-                self.names.remove(&partition.topic);
+        if let Some(ids) = self.slot_ids.get_mut(&partition.topic) {
+            ids.remove(&partition.partition);
+            if ids.is_empty() {
+                self.slot_ids.remove(&partition.topic);
                 self.unwanted.push(Arc::clone(&partition.topic));
             }
         }
@@ -159,12 +161,12 @@ impl Fetcher {
     }
 
     fn add(&mut self, partition: &TopicPartition) -> u32 {
-        let id = self.next_slot;
-        self.next_slot += 1;
-        if !self.names.contains_key(&partition.topic) {
+        let id = self.next_slot_id;
+        self.next_slot_id += 1;
+        if !self.slot_ids.contains_key(&partition.topic) {
             self.unwatched.push(Arc::clone(&partition.topic));
         }
-        self.names.entry(Arc::clone(&partition.topic)).or_default().insert(partition.partition, id);
+        self.slot_ids.entry(Arc::clone(&partition.topic)).or_default().insert(partition.partition, id);
         self.slots.insert(id, Slot::new(partition.clone(), self.settings.partition_max_bytes));
         let slots = &self.slots;
         let place = self.order.partition_point(|other| slots.get(other).is_some_and(|slot| slot.name < *partition));
@@ -173,26 +175,26 @@ impl Fetcher {
     }
 
     fn slot_id(&self, partition: &TopicPartition) -> Option<u32> {
-        self.slot_of(&partition.topic, partition.partition)
+        self.slot_id_by_name(&partition.topic, partition.partition)
     }
 
-    fn slot_of(&self, topic: &str, partition: i32) -> Option<u32> {
-        self.names.get(topic)?.get(&partition).copied()
+    fn slot_id_by_name(&self, topic: &str, partition: i32) -> Option<u32> {
+        self.slot_ids.get(topic)?.get(&partition).copied()
     }
 
     fn slot(&self, partition: &TopicPartition) -> Option<&Slot> {
         self.slots.get(&self.slot_id(partition)?)
     }
 
-    fn next_turn(&mut self) -> u64 {
-        self.turns += 1;
-        self.turns
+    fn new_turn_number(&mut self) -> u64 {
+        self.last_turn += 1;
+        self.last_turn
     }
 
     /// Handles brokers' responses and sends the requests that are due. Call it after anything has happened, and at
     /// [`Fetcher::next_tick`].
     pub fn poll(&mut self, brokers: &mut Brokers, now: Instant) {
-        for topic in self.unwanted.drain(..).filter(|topic| !self.names.contains_key(topic)) {
+        for topic in self.unwanted.drain(..).filter(|topic| !self.slot_ids.contains_key(topic)) {
             brokers.unwatch(&topic);
         }
         if !self.unwatched.is_empty() {
@@ -222,7 +224,7 @@ impl Fetcher {
         self.spare.truncate(SPARE_MAX);
         for _ in 0..self.ready.len() {
             let Some(id) = self.ready.pop_front() else { break };
-            let turn = self.next_turn();
+            let turn = self.new_turn_number();
             let Some(slot) = self.slots.get_mut(&id) else { continue };
             slot.hand_on(records_max, unpack, into, &mut self.buffers, &self.settings, turn, now);
             slot.is_ready = slot.can_hand_on();
@@ -237,13 +239,14 @@ impl Fetcher {
         }
     }
 
-    /// The next partition that cannot be read any further, once everything before the trouble was handed on. It is not
-    /// read until it is started again.
+    /// Takes the trouble of a partition that cannot be read any further, once everything before the trouble was handed
+    /// on. The partition is not read until it is started again.
     pub fn next_trouble(&mut self) -> Option<(TopicPartition, Trouble)> {
         self.slots.values_mut().find_map(Slot::take_trouble)
     }
 
-    /// The offset after everything handed on of a partition, including markers, aborted records and compacted gaps.
+    /// A partition's position: the offset after its records that were handed on, and after the markers, aborted records
+    /// and gaps of compaction that were passed over.
     pub fn position(&self, partition: &TopicPartition) -> Option<i64> {
         self.slot(partition).map(|slot| slot.position)
     }
@@ -251,7 +254,7 @@ impl Fetcher {
     /// The epoch to compare when the partition is read from its position (KIP-320): that of the batch before it; or,
     /// after a gap, that of the leader that reported the gap.
     pub fn position_epoch(&self, partition: &TopicPartition) -> Option<i32> {
-        self.slot(partition)?.position_epoch
+        self.slot(partition)?.epoch_before_position
     }
 
     /// Whether a partition is being read: it was started, and has neither been paused nor had trouble since.
@@ -259,8 +262,8 @@ impl Fetcher {
         self.slot(partition).is_some_and(|slot| slot.phase == Phase::Reading)
     }
 
-    /// Whether records that are known to exist are on their way: a leader has said that more follow, and they were
-    /// requested no longer ago than a broker takes to return what it has.
+    /// Whether records are expected soon: a leader has reported that there are more, and they were requested less than
+    /// `MORE_WITHIN` ago.
     pub fn has_more(&self, now: Instant) -> bool {
         let is_requested = |id: &u32, slot: &Slot, leader: Leader| {
             self.nodes.get(&leader.node).is_some_and(|node| {
@@ -279,10 +282,10 @@ impl Fetcher {
         self.slot(partition)?.reported.map(|reported| reported.high)
     }
 
-    /// When the broker whose session the partition is in last responded to a fetch; `None` if it has not, and while the
-    /// partition is in no session.
+    /// When a response to a Fetch last came from the broker whose session contains the partition; `None` if no session
+    /// contains it, or that broker has not responded yet.
     pub fn last_response_at(&self, partition: &TopicPartition) -> Option<Instant> {
-        let id = self.names.get(&partition.topic)?.get(&partition.partition)?;
+        let id = self.slot_ids.get(&partition.topic)?.get(&partition.partition)?;
         self.nodes.values().find(|node| node.targets.contains_key(id)).and_then(|node| node.last_response_at)
     }
 

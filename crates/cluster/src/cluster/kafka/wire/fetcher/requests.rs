@@ -46,7 +46,7 @@ impl Fetcher {
             let with = |wish| wishes.iter().filter(move |(_, other)| *other == wish).map(|(id, _)| *id);
             let unchecked: Vec<u32> = with(Wish::Check).collect();
             if !unchecked.is_empty() {
-                self.ask_epochs(node, &unchecked, brokers, now);
+                self.request_epochs(node, &unchecked, brokers, now);
             }
             // Includes partitions that are to be requested alone.
             let wanted: Vec<u32> = wishes.iter().filter(|(_, wish)| *wish != Wish::Check).map(|(id, _)| *id).collect();
@@ -65,7 +65,7 @@ impl Fetcher {
     /// What a partition wants, and from which broker. `share`: how many of its bytes may be buffered.
     fn wish(&mut self, id: u32, share: usize, brokers: &mut Brokers, now: Instant) -> Option<(i32, Wish)> {
         let is_full = self.buffers.bytes() >= self.settings.buffered_bytes_max;
-        let turn = self.next_turn();
+        let turn = self.new_turn_number();
         let slot = self.slots.get_mut(&id)?;
         if !slot.is_due(now) {
             let retry_at = slot.retry_at.filter(|_| slot.phase == Phase::Reading);

@@ -16,7 +16,7 @@ use super::super::mistakes::{self, Mistake};
 use super::super::records::{self, AbortedFilter, AbortedTransaction};
 use super::chunk::{Chunk, Heads};
 use super::node::{PendingRequest, Targets};
-use super::slot::Reported;
+use super::slot::{NO_ERROR_CODE, Reported};
 use super::{ALONE_AFTER, Fetcher, Phase, Trouble};
 
 /// How long leaders must keep saying that they lack an offset before they are believed.
@@ -126,7 +126,7 @@ impl Fetcher {
         let mut parts = Vec::new();
         let mut named = BTreeSet::new();
         for partition in response.partitions() {
-            let Some(id) = self.slot_of(partition.topic, partition.partition) else { continue };
+            let Some(id) = self.slot_id_by_name(partition.topic, partition.partition) else { continue };
             if self.is_current(id, targets) && named.insert(id) {
                 parts.extend(self.handle_partition(id, &partition, (probed, empty_asked_at), brokers, now));
             }
@@ -252,10 +252,10 @@ impl Fetcher {
                 if bytes > self.settings.batch_max_bytes as u64 {
                     slot.fail(Trouble::TooLarge { offset, bytes });
                 } else {
-                    slot.back_off(0, &self.settings, now);
+                    slot.back_off(NO_ERROR_CODE, &self.settings, now);
                 }
             }
-            (None, None) => slot.back_off(0, &self.settings, now),
+            (None, None) => slot.back_off(NO_ERROR_CODE, &self.settings, now),
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::super::brokers::Leader;
+use super::super::code;
 use super::super::mistakes::{self, Mistake};
 use super::super::records::{self, Unpack};
 use super::chunk::{Buffers, Chunk, Cursor, Halt, Handover};
@@ -18,6 +19,9 @@ use crate::record::TopicPartition;
 
 /// How many times an unreadable batch is fetched before it counts as damaged: it may have been damaged in transit.
 const DAMAGED_MAX: u32 = 3;
+
+/// Noted by [`Slot::back_off`] if no broker has returned an error code.
+pub(super) const NO_ERROR_CODE: i16 = code::NONE;
 
 /// Whether a partition is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,15 +57,15 @@ pub(super) struct Slot {
     pub name: TopicPartition,
     pub turn: u64,
     pub phase: Phase,
-    /// The offset after everything handed on, and the epoch of what is before it.
+    /// The offset after everything handed on, and the epoch of the record before it.
     pub position: i64,
-    pub position_epoch: Option<i32>,
-    /// The offset after everything fetched, and the epoch of what is before it.
+    pub epoch_before_position: Option<i32>,
+    /// The offset after everything fetched, and the epoch of the record before it.
     pub next_offset: i64,
-    pub next_epoch: Option<i32>,
+    pub epoch_before_next: Option<i32>,
     /// The leader of this turn.
     pub leader: Option<Leader>,
-    /// Whether the leader holds what was read up to `next`.
+    /// Whether the leader holds what was read up to `next_offset`.
     pub is_checked: bool,
     pub chunks: VecDeque<Chunk>,
     /// The bytes of the chunks.
@@ -95,9 +99,9 @@ impl Slot {
             turn: 0,
             phase: Phase::Paused,
             position: 0,
-            position_epoch: None,
+            epoch_before_position: None,
             next_offset: 0,
-            next_epoch: None,
+            epoch_before_next: None,
             leader: None,
             is_checked: false,
             chunks: VecDeque::new(),
@@ -121,7 +125,7 @@ impl Slot {
         if !mistakes::is_on(Mistake::BufferedUsedAfterRestart) {
             self.drop_chunks(buffers);
         }
-        (self.position, self.position_epoch) = (offset, epoch_before);
+        (self.position, self.epoch_before_position) = (offset, epoch_before);
         self.phase = Phase::Reading;
         (self.retry_at, self.failures, self.refusal) = (None, 0, None);
         (self.unknown_since, self.damaged) = (None, None);
@@ -137,7 +141,7 @@ impl Slot {
 
     /// Begins a turn at the position, with nothing buffered.
     fn rewind(&mut self, turn: u64) {
-        (self.next_offset, self.next_epoch, self.passed_gap) = (self.position, self.position_epoch, None);
+        (self.next_offset, self.epoch_before_next, self.passed_gap) = (self.position, self.epoch_before_position, None);
         self.begin(turn, None);
     }
 
@@ -145,7 +149,7 @@ impl Slot {
     /// compare.
     pub fn begin(&mut self, turn: u64, leader: Option<Leader>) {
         (self.turn, self.leader) = (turn, leader);
-        self.is_checked = self.next_epoch.is_none() || mistakes::is_on(Mistake::LeaderEpochIgnored);
+        self.is_checked = self.epoch_before_next.is_none() || mistakes::is_on(Mistake::LeaderEpochIgnored);
         (self.suspected_gap, self.alone_at) = (None, None);
     }
 
@@ -175,7 +179,7 @@ impl Slot {
         Some((self.name.clone(), trouble))
     }
 
-    /// A request for the partition has failed temporarily.
+    /// Handles a temporary failure of a request for the partition; `code` is its error code, or [`NO_ERROR_CODE`].
     pub fn back_off(&mut self, code: i16, settings: &FetchSettings, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         self.retry_at = Some(now + settings.backoff_after(self.failures));
@@ -201,13 +205,13 @@ impl Slot {
     fn refetch(&mut self, offset: i64, trouble: Trouble, settings: &FetchSettings, now: Instant) {
         let times = 1 + self.damaged.filter(|(at, _)| *at == offset).map_or(0, |(_, times)| times);
         self.damaged = Some((offset, times));
-        if times < DAMAGED_MAX { self.back_off(0, settings, now) } else { self.fail(trouble) }
+        if times < DAMAGED_MAX { self.back_off(NO_ERROR_CODE, settings, now) } else { self.fail(trouble) }
     }
 
-    /// On the leader, the epoch of the record before `next` ends at `end`, before `next`: the leader does not hold what
-    /// was fetched. What is not handed on yet is dropped and fetched again; if everything was handed on, the partition
-    /// is truncated.
-    pub fn note_epoch_end(&mut self, end: i64, turn: u64, buffers: &mut Buffers) {
+    /// Handles that the leader does not hold what was fetched: on the leader, the epoch of the record before
+    /// `next_offset` ends at `end`, before `next_offset`. Records that are not handed on yet are dropped and fetched
+    /// again; if all were handed on, the partition fails with [`Trouble::Truncated`].
+    pub fn handle_truncation(&mut self, end: i64, turn: u64, buffers: &mut Buffers) {
         if !self.can_hand_on() {
             self.fail(Trouble::Truncated { offset: self.next_offset, end });
         } else {
@@ -220,7 +224,7 @@ impl Slot {
 
     /// Buffers a fetched chunk.
     pub fn add(&mut self, chunk: Chunk) {
-        (self.next_offset, self.next_epoch) = (chunk.end, chunk.end_epoch);
+        (self.next_offset, self.epoch_before_next) = (chunk.end, chunk.end_epoch);
         self.buffered += chunk.range.len();
         self.chunks.push_back(chunk);
         (self.suspected_gap, self.alone_at) = (None, None);
@@ -269,10 +273,10 @@ impl Slot {
     /// Passes over a gap that a leader of this epoch reports. From its end on this epoch is compared: that of the last
     /// batch may have ended before, and the partition would seem to be truncated.
     fn pass_over(&mut self, end: i64, epoch: Option<i32>) {
-        (self.next_offset, self.next_epoch) = (end, epoch.or(self.next_epoch));
+        (self.next_offset, self.epoch_before_next) = (end, epoch.or(self.epoch_before_next));
         match self.chunks.back_mut() {
-            Some(last) => (last.end, last.end_epoch) = (self.next_offset, self.next_epoch),
-            None => self.passed_gap = Some((self.next_offset, self.next_epoch)),
+            Some(last) => (last.end, last.end_epoch) = (self.next_offset, self.epoch_before_next),
+            None => self.passed_gap = Some((self.next_offset, self.epoch_before_next)),
         }
     }
 
@@ -316,10 +320,10 @@ impl Slot {
         let partition = into.add_partition(&self.name);
         if let Some((end, epoch)) = self.passed_gap.take() {
             into.pass(partition, self.position..end, epoch.unwrap_or(-1));
-            (self.position, self.position_epoch) = (end, epoch);
+            (self.position, self.epoch_before_position) = (end, epoch);
         }
         let mut handover = Handover { records_max, checks: settings.check_crcs, unpack, into, partition };
-        let mut cursor = Cursor { position: self.position, epoch: self.position_epoch };
+        let mut cursor = Cursor { position: self.position, epoch: self.epoch_before_position };
         let mut halt = None;
         while let Some(chunk) = self.chunks.front_mut() {
             let before = chunk.range.len();
@@ -333,7 +337,7 @@ impl Slot {
             self.chunks.pop_front();
             buffers.release(buffer);
         }
-        (self.position, self.position_epoch) = (cursor.position, cursor.epoch);
+        (self.position, self.epoch_before_position) = (cursor.position, cursor.epoch);
         let offset = self.position;
         let error_or_trouble = match halt {
             None | Some(Halt::Full | Halt::NoRoom) => return,

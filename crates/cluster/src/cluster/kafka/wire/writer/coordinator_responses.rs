@@ -1,11 +1,15 @@
-//! The responses of coordinators: how they are read, and what they mean.
+//! Handles coordinators' responses, and requests to coordinators that have failed.
 //!
 //! Responses with arrays are decoded here: the crate kafka-protocol allocates as much as a count claims, without
 //! checking it first.
 //!
-//! Invariant: a request whose connection broke after a byte of it was sent leaves a doubt
-//! ([`Session::note_lost_request`](super::session::Session::note_lost_request)), unless it belongs to no transaction
-//! ([`RequestKind::FindCoordinator`], [`RequestKind::InitProducerId`]).
+//! Invariant: with version 1 of transactions, a request of which at least a byte was sent, but which has no readable
+//! response, leaves a doubt: [`Session::note_failed_bump`] for [`RequestKind::BumpEpoch`],
+//! [`Session::note_lost_request`] for others. [`RequestKind::FindCoordinator`] and [`RequestKind::InitProducerId`]
+//! belong to no transaction and leave no doubt. With version 2 no request does.
+//!
+//! [`Session::note_failed_bump`]: super::session::Session::note_failed_bump
+//! [`Session::note_lost_request`]: super::session::Session::note_lost_request
 //!
 //! **Failure**: a response that cannot be read counts as a failed request.
 
@@ -27,10 +31,10 @@ use super::{State, WriteError, WriteErrorKind, Writer};
 const TOPIC_BYTES_MIN: usize = 2;
 const PARTITION_BYTES_MIN: usize = 6;
 
-/// A coordinator's response.
+/// The fields of a coordinator's response that matter. A field that this kind of response lacks has its default.
 #[derive(Debug, Default)]
 pub(super) struct CoordinatorResponse<'a> {
-    /// The error code; the gravest one if there are several.
+    /// The error code; the one of the highest [`gravity`] if each partition has a code.
     pub code: i16,
     /// The coordinator's broker.
     pub node: i32,
@@ -76,8 +80,8 @@ impl<'a> CoordinatorResponse<'a> {
 }
 
 impl Writer {
-    /// Handles a request without a response. If any byte of it was sent, it may be executed, now or later.
-    pub(super) fn handle_coordinator_failure(
+    /// Handles a request without a readable response. If any byte of it was `sent`, it may be executed, now or later.
+    pub(super) fn handle_failed_coordinator_request(
         &mut self,
         request: CoordinatorRequest,
         sent: bool,
@@ -93,7 +97,7 @@ impl Writer {
                 self.change_membership(slots, TransactionMembership::Adding, TransactionMembership::Out)
             }
             // The new epoch is unknown; the next holder of the id raises it again.
-            RequestKind::BumpEpoch if sent => self.session.in_doubt = true,
+            RequestKind::BumpEpoch if sent => self.session.note_failed_bump(),
             RequestKind::EndTransaction { .. } if sent => self.handle_lost_end_request(&request.kind, reason),
             _ => {}
         }
@@ -117,7 +121,7 @@ impl Writer {
         now: Instant,
     ) {
         let Some(response) = CoordinatorResponse::read(&request.kind, version, body) else {
-            return self.handle_coordinator_failure(request, true, "the response cannot be read", now);
+            return self.handle_failed_coordinator_request(request, true, "the response cannot be read", now);
         };
         let coordinator_type = request.kind.coordinator_type();
         if let RequestKind::AddPartitions(slots) = &request.kind {
@@ -146,30 +150,36 @@ impl Writer {
             }
             RequestOutcome::Abort => self.apply_error_code(&request.kind, WriteErrorKind::Abort, &response),
             RequestOutcome::Fenced => self.apply_error_code(&request.kind, WriteErrorKind::Fenced, &response),
-            RequestOutcome::Denied => self.apply_error_code(&request.kind, WriteErrorKind::Refused, &response),
+            RequestOutcome::Refused => self.apply_error_code(&request.kind, WriteErrorKind::Refused, &response),
         }
     }
 
-    fn apply_error_code(&mut self, kind: &RequestKind, error: WriteErrorKind, response: &CoordinatorResponse) {
+    /// Applies a response's error code, which causes an error of this kind.
+    fn apply_error_code(
+        &mut self,
+        request_kind: &RequestKind,
+        error_kind: WriteErrorKind,
+        response: &CoordinatorResponse,
+    ) {
         let rejected_partition = response.partitions.iter().find(|(_, _, code)| *code == response.code);
-        let error = match (kind, rejected_partition) {
+        let error = match (request_kind, rejected_partition) {
             (RequestKind::AddPartitions(_), Some((topic, partition, code))) => {
-                WriteError::coded(error, &format!("adding {topic}:{partition} to the transaction"), *code)
+                WriteError::coded(error_kind, &format!("adding {topic}:{partition} to the transaction"), *code)
             }
-            _ => WriteError::coded(error, kind.operation(), response.code),
+            _ => WriteError::coded(error_kind, request_kind.operation(), response.code),
         };
-        self.apply_error(kind, error);
+        self.apply_error(request_kind, error);
     }
 
-    /// Notes which of the partitions in these slots were added; the others are requested again.
+    /// Notes which of the partitions in these slots the coordinator has added; the others are added again later.
     fn apply_added_partitions(&mut self, slots: &[usize], response: &CoordinatorResponse) {
         for slot in slots {
             let Some(partition) = self.partitions.get_mut(*slot) else { continue };
-            let added = response.partitions.iter().any(|(topic, index, code)| {
+            let is_added = response.partitions.iter().any(|(topic, index, code)| {
                 **topic == *partition.topic && *index == partition.index && *code == code::NONE
             });
             if partition.membership == TransactionMembership::Adding {
-                partition.membership = if added { TransactionMembership::In } else { TransactionMembership::Out };
+                partition.membership = if is_added { TransactionMembership::In } else { TransactionMembership::Out };
             }
         }
     }
@@ -199,7 +209,7 @@ impl Writer {
 fn may_have_opened(kind: &RequestKind, error_code: i16) -> bool {
     kind.can_open_transaction()
         && error_code != code::CONCURRENT_TRANSACTIONS
-        && delivery::request_outcome(error_code) != RequestOutcome::Denied
+        && delivery::request_outcome(error_code) != RequestOutcome::Refused
 }
 
 /// How grave a code is: the gravest of several codes decides what to do.
@@ -209,7 +219,7 @@ fn gravity(error_code: i16) -> u8 {
         RequestOutcome::Retry => 1,
         RequestOutcome::Moved => 2,
         RequestOutcome::Abort => 3,
-        RequestOutcome::Denied => 4,
+        RequestOutcome::Refused => 4,
         RequestOutcome::Fenced => 5,
     }
 }

@@ -135,7 +135,7 @@ pub(super) enum RequestOutcome {
     /// The writer can no longer be used.
     Fenced,
     /// A person has to change something.
-    Denied,
+    Refused,
 }
 
 /// What the error code of a coordinator's response means.
@@ -157,7 +157,7 @@ pub(super) fn request_outcome(error_code: i16) -> RequestOutcome {
         INVALID_PRODUCER_EPOCH | PRODUCER_FENCED | INVALID_PRODUCER_ID_MAPPING | INVALID_TXN_STATE => {
             RequestOutcome::Fenced
         }
-        code if is_denied(code) => RequestOutcome::Denied,
+        code if is_denied(code) => RequestOutcome::Refused,
         _ => RequestOutcome::Abort,
     }
 }

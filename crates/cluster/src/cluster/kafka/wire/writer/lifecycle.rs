@@ -318,7 +318,7 @@ impl Writer {
     fn advance_abort(&mut self, aborting: Abort, brokers: &mut Brokers, now: Instant) {
         if aborting.is_raising_epoch {
             if now >= aborting.deadline {
-                self.session.in_doubt = true;
+                self.session.note_failed_bump();
             }
             if self.session.is_in_doubt() {
                 return self.finish(State::Idle, Ok(()));
@@ -372,7 +372,7 @@ impl Writer {
                 let kind = if error.kind == WriteErrorKind::Abort { WriteErrorKind::Retry } else { error.kind };
                 self.finish(State::Lost, Err(WriteError { kind, ..error }));
             }
-            (RequestKind::BumpEpoch, _) => self.session.in_doubt = true,
+            (RequestKind::BumpEpoch, _) => self.session.note_failed_bump(),
             (RequestKind::EndTransaction { commit: true }, State::Committing(commit)) => {
                 // Whatever the response to a repeated request, the first request may have been executed. And only one
                 // code says that the transaction can be aborted.

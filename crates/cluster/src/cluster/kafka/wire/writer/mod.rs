@@ -168,7 +168,7 @@ impl Writer {
 
     /// Whether [`Writer::open`] has succeeded and nothing since has made the writer unusable. If so, it can be used
     /// again after a failed commit and a successful abort.
-    pub fn is_fit(&self) -> bool {
+    pub fn is_usable(&self) -> bool {
         let is_fenced = self.trouble.as_ref().is_some_and(|trouble| trouble.kind == WriteErrorKind::Fenced);
         !is_fenced && !self.session.is_in_doubt() && !matches!(self.state, State::New | State::Opening(_) | State::Lost)
     }
@@ -282,7 +282,7 @@ impl Writer {
                 if let Some(produce) = self.produce_requests.remove(&id) {
                     self.handle_produce_failure(id, &produce, sent, &reason, brokers, now);
                 } else if let Some(request) = self.take_coordinator_request(id) {
-                    self.handle_coordinator_failure(request, sent, &reason, now);
+                    self.handle_failed_coordinator_request(request, sent, &reason, now);
                 }
             }
         }

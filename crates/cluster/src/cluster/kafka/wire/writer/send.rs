@@ -1,6 +1,6 @@
-//! Handing records over: each record is added to its partition's batch, if there is room.
+//! Accepts records: each record is added to its partition's batch, if there is room.
 //!
-//! **Failure**: a record that can never be sent is refused; the transaction stays open.
+//! **Failure**: a record that can never be sent, or whose slot does not exist, is refused; the transaction stays open.
 
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::record::Headers;
 
 /// The most bytes that a record takes in a batch besides its key, value and headers. Headers take fewer bytes in a
 /// batch than in the format of `Headers`.
-const RECORD_BYTES: usize = RECORD_HEAD_BYTES_MAX + 3 * VARINT_BYTES_MAX;
+const RECORD_OVERHEAD_BYTES_MAX: usize = RECORD_HEAD_BYTES_MAX + 3 * VARINT_BYTES_MAX;
 
 impl Writer {
     /// The slot of a partition, which is created at the first call.
@@ -39,19 +39,20 @@ impl Writer {
     /// [`WriteErrorKind::Refused`] concerns this record alone: the transaction stays open.
     pub fn send(&mut self, ticket: Ticket, to: Slot, record: &NewRecord<'_>, now: Instant) -> Result<bool, WriteError> {
         self.check_open()?;
-        let parts = [record.key, record.value].map(|part| part.map_or(0, <[u8]>::len));
-        let bytes = RECORD_BYTES + parts[0] + parts[1] + record.headers.as_bytes().len();
+        let [key_bytes, value_bytes] = [record.key, record.value].map(|bytes| bytes.map_or(0, <[u8]>::len));
+        let bytes = RECORD_OVERHEAD_BYTES_MAX + key_bytes + value_bytes + record.headers.as_bytes().len();
         self.check_size(bytes)?;
-        if !self.has_room(bytes) {
+        if !self.check_room(bytes) {
             return Ok(false);
         }
         self.add(ticket, to, bytes, now, |builder| {
             builder.push(record.timestamp, record.key, record.value, record.headers)
-        })
+        })?;
+        Ok(true)
     }
 
-    /// Hands over a record with the key, value and headers of a record that was read: `tail` holds its bytes after the
-    /// offset. Otherwise like [`Writer::send`].
+    /// Hands over a record with the key, value and headers of a record that was read: `tail` holds them as that
+    /// record's batch encodes them, see [`super::super::records::RawRecord::tail`]. Otherwise like [`Writer::send`].
     pub fn send_tail(
         &mut self,
         ticket: Ticket,
@@ -61,25 +62,26 @@ impl Writer {
         now: Instant,
     ) -> Result<bool, WriteError> {
         self.check_open()?;
-        let bytes = RECORD_BYTES + tail.len();
+        let bytes = RECORD_OVERHEAD_BYTES_MAX + tail.len();
         self.check_size(bytes)?;
-        if !self.has_room(bytes) {
+        if !self.check_room(bytes) {
             return Ok(false);
         }
-        self.add(ticket, to, bytes, now, |builder| builder.push_tail(timestamp, tail))
+        self.add(ticket, to, bytes, now, |builder| builder.push_tail(timestamp, tail))?;
+        Ok(true)
     }
 
-    /// Hands over keys and values for one partition, without headers. `false` if there is no room for all of them: the
-    /// remaining ones are left in `records`.
+    /// Hands over records for one partition, each with a key and a value and without headers. `false` if there is no
+    /// room for all of them: the remaining ones are left in `records`.
     pub fn send_all<'a>(
         &mut self,
-        number: u64,
+        ticket_number: u64,
         to: Slot,
         timestamp: i64,
         records: &mut Peekable<impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>>,
         now: Instant,
     ) -> Result<bool, WriteError> {
-        let ticket = Ticket { number, report: false };
+        let ticket = Ticket { number: ticket_number, report: false };
         while let Some((key, value)) = records.peek().copied() {
             let record = NewRecord { timestamp, key: Some(key), value, headers: Headers::default() };
             if !self.send(ticket, to, &record, now)? {
@@ -106,19 +108,19 @@ impl Writer {
         if batch_bytes <= limit {
             return Ok(());
         }
-        let message =
-            format!("a record of up to {batch_bytes} bytes in its own batch exceeds the limit of {limit} bytes");
+        let message = format!("the record needs a batch of up to {batch_bytes} bytes; the limit is {limit} bytes");
         Err(WriteError { kind: WriteErrorKind::Refused, code: Some(code::MESSAGE_TOO_LARGE), message })
     }
 
-    /// Whether a record of this size can be held. A single record always can.
-    fn has_room(&mut self, bytes: usize) -> bool {
+    /// Whether a record of this size can be held. A single record always can. If there is no room, batches are sent
+    /// before they are full, until half of the buffer is free.
+    fn check_room(&mut self, bytes: usize) -> bool {
         let has_room = self.held_bytes == 0 || self.held_bytes + bytes <= self.settings.buffered_bytes_max;
         self.lacks_room |= !has_room;
         has_room
     }
 
-    /// Adds a record to its partition's batch.
+    /// Adds a record of at most `bytes` bytes to its partition's batch.
     fn add(
         &mut self,
         ticket: Ticket,
@@ -126,29 +128,30 @@ impl Writer {
         bytes: usize,
         now: Instant,
         push: impl FnOnce(&mut BatchBuilder) -> Result<(), TooLarge>,
-    ) -> Result<bool, WriteError> {
-        let full = self.settings.batch_bytes.min(self.settings.message_bytes_max);
+    ) -> Result<(), WriteError> {
+        let batch_bytes_max = self.settings.batch_bytes.min(self.settings.message_bytes_max);
         let Some(partition) = self.partitions.get_mut(to.0) else {
             return Err(WriteError::new(WriteErrorKind::Refused, "there is no such slot"));
         };
-        if let Some(open) = partition.open_batch.take_if(|open| open.builder.bytes() + bytes > full) {
-            partition.full_batches.push_back(open);
+        if let Some(full_batch) = partition.open_batch.take_if(|batch| batch.builder.bytes() + bytes > batch_bytes_max)
+        {
+            partition.full_batches.push_back(full_batch);
         }
-        let open = partition.open_batch.get_or_insert_with(|| UnsealedBatch {
+        let batch = partition.open_batch.get_or_insert_with(|| UnsealedBatch {
             builder: BatchBuilder::within(self.packer.buffer()),
             runs: Vec::new(),
             first_record_at: now,
         });
-        let before = if open.builder.is_empty() { 0 } else { open.builder.bytes() };
-        open.builder.make_room(bytes, full);
-        if let Err(too_large) = push(&mut open.builder) {
+        let bytes_before = if batch.builder.is_empty() { 0 } else { batch.builder.bytes() };
+        batch.builder.make_room(bytes, batch_bytes_max);
+        if let Err(too_large) = push(&mut batch.builder) {
             return Err(WriteError::new(WriteErrorKind::Refused, too_large.to_string()));
         }
-        add_to_runs(&mut open.runs, ticket.number, ticket.report);
-        self.held_bytes += open.builder.bytes() - before;
+        add_to_runs(&mut batch.runs, ticket.number, ticket.report);
+        self.held_bytes += batch.builder.bytes() - bytes_before;
         if !std::mem::replace(&mut partition.is_active, true) {
             self.active_slots.push(to.0);
         }
-        Ok(true)
+        Ok(())
     }
 }

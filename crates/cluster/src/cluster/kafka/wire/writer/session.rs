@@ -25,7 +25,7 @@ pub(super) struct Session {
     /// Rises with each new identity or epoch.
     pub identity_number: u64,
     /// Whether a late copy of a request might be executed in a later transaction.
-    pub in_doubt: bool,
+    in_doubt: bool,
 }
 
 impl Session {
@@ -46,8 +46,14 @@ impl Session {
         self.in_doubt && !is_on(Mistake::DoubtIgnored)
     }
 
-    /// Notes that a connection broke while a transaction's request was pending.
+    /// Notes that a connection broke while a transaction's request was pending. With version 2 that causes no doubt.
     pub fn note_lost_request(&mut self) {
         self.in_doubt |= !self.is_v2;
+    }
+
+    /// Notes that the epoch was not raised after an abort, or that this is unknown. The next holder of the id raises
+    /// it.
+    pub fn note_failed_bump(&mut self) {
+        self.in_doubt = true;
     }
 }

@@ -93,9 +93,9 @@ fn lost_request_makes_only_a_version_1_writer_unusable() {
     for (is_v2, remains_usable) in [(false, false), (true, true)] {
         let mut writer = open_writer(WriteSettings::default());
         writer.session.is_v2 = is_v2;
-        assert!(writer.is_fit());
+        assert!(writer.is_usable());
         writer.session.note_lost_request();
-        assert_eq!(writer.is_fit(), remains_usable);
+        assert_eq!(writer.is_usable(), remains_usable);
         writer.state = State::Idle;
         assert_eq!(writer.begin().map_err(|error| error.kind).is_ok(), remains_usable);
     }
@@ -112,5 +112,5 @@ fn gravest_trouble_is_kept() {
         writer.fail(WriteError::new(kind, "for a test"));
         assert_eq!(writer.trouble().unwrap().kind, kept);
     }
-    assert!(!writer.is_fit());
+    assert!(!writer.is_usable());
 }

@@ -1,7 +1,8 @@
 //! Where a lane's surviving records go: to a topic, into a sink, or to a provider.
 //!
-//! An ending owns the state that only it needs: a lane's part is here, a task's in [`crate::engine::task::TaskEnding`].
-//! Where the lane's steps differ, `hooks` decides, or one of the predicates here.
+//! A destination owns the state that only it needs: a lane's part is here, a task's in
+//! [`crate::engine::task::TaskDestination`]. Where the lane's steps differ, `hooks` decides, or one of the predicates
+//! here.
 
 use std::time::Duration;
 
@@ -12,18 +13,18 @@ use crate::engine::control::commands::LaneCommands;
 use crate::engine::transact::LaneSink;
 use crate::topology::sink::Terms;
 
-/// A lane's part in its topology's ending.
-pub(super) enum Ending<C: Cluster> {
+/// A lane's part in its topology's destination.
+pub(super) enum Destination<C: Cluster> {
     /// Survivors go to a topic, in the lane's transaction.
     Topic,
     /// Survivors go into a sink, which commits before Kafka does.
     Sink(Box<LaneSink>),
     /// Survivors call a provider, outside any transaction.
-    Calls(Box<CallsEnding<C>>),
+    Calls(Box<CallsDestination<C>>),
 }
 
 /// A lane's calls, and the commands about them.
-pub(super) struct CallsEnding<C: Cluster> {
+pub(super) struct CallsDestination<C: Cluster> {
     /// The settings for calls.
     pub terms: Terms,
     /// The calls.
@@ -32,8 +33,8 @@ pub(super) struct CallsEnding<C: Cluster> {
     pub commands: LaneCommands<C>,
 }
 
-impl<C: Cluster> Ending<C> {
-    /// The ending of the context's topology; `random` seeds its random numbers, `now` is the time on the monotonic
+impl<C: Cluster> Destination<C> {
+    /// The destination of the context's topology; `random` seeds its random numbers, `now` is the time on the monotonic
     /// clock.
     pub fn of(context: &Context, random: u64, now: Duration) -> Self {
         if let Some(sink) = &context.sink {
@@ -42,7 +43,11 @@ impl<C: Cluster> Ending<C> {
         let Some(provider) = &context.provider else { return Self::Topic };
         let terms = context.topology.calls().cloned().expect("a topology with a provider makes calls");
         let calling = Calling::new(context, provider.as_ref(), random);
-        Self::Calls(Box::new(CallsEnding { terms, calling, commands: LaneCommands::new(&context.topology.control()) }))
+        Self::Calls(Box::new(CallsDestination {
+            terms,
+            calling,
+            commands: LaneCommands::new(&context.topology.control()),
+        }))
     }
 
     /// The lane's access to the topology's sink, if there is one.
@@ -51,12 +56,12 @@ impl<C: Cluster> Ending<C> {
     }
 
     /// The calls, if the topology makes any.
-    pub fn calls(&self) -> Option<&CallsEnding<C>> {
+    pub fn calls(&self) -> Option<&CallsDestination<C>> {
         if let Self::Calls(calls) = self { Some(calls) } else { None }
     }
 
     /// The calls, mutably.
-    pub fn calls_mut(&mut self) -> Option<&mut CallsEnding<C>> {
+    pub fn calls_mut(&mut self) -> Option<&mut CallsDestination<C>> {
         if let Self::Calls(calls) = self { Some(calls) } else { None }
     }
 

@@ -1,10 +1,10 @@
-//! What a topology ends in: an output in Kafka, or a sink outside of it.
+//! Where a topology's survivors go: to an output in Kafka, or into a sink outside of it.
 
 use super::Sink;
 
-/// Where new records go: exactly one of the two.
+/// Where surviving records go: exactly one of the two.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum Destination {
     /// To a topic, as they are.
     Output(Output),
     /// To a sink, as what they cause there.

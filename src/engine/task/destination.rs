@@ -9,8 +9,8 @@ use crate::engine::rows::RowClaim;
 use crate::engine::sink_trouble::Wait;
 use crate::format::Token;
 
-/// A task's part in its topology's ending.
-pub enum TaskEnding {
+/// A task's part in its topology's destination.
+pub enum TaskDestination {
     /// Survivors go to a topic.
     Topic,
     /// Survivors go into a sink.
@@ -43,8 +43,8 @@ impl TaskSink {
     }
 }
 
-impl TaskEnding {
-    /// The ending of a new task.
+impl TaskDestination {
+    /// The destination of a new task.
     pub fn of(context: &Context) -> Self {
         match (&context.sink, &context.provider) {
             (Some(_), _) => Self::Sink(TaskSink::default()),

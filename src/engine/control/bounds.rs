@@ -17,7 +17,7 @@ pub fn control_partition(topic: &str) -> TopicPartition {
 
 /// The control topic's id and bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct View {
+pub struct ControlTopicBounds {
     /// Its id.
     pub id: TopicId,
     /// Its first retained offset.
@@ -28,10 +28,12 @@ pub struct View {
     pub looked_up_at: Duration,
 }
 
-impl View {
+impl ControlTopicBounds {
     /// Looks the topic up; `None` if it does not exist, or has no id.
     pub fn look_up<C: Cluster>(cluster: &C, topic: &str, now: Duration) -> Result<Option<Self>, cluster::Error> {
-        let Some(found) = cluster.outline_topic(topic)?.filter(|found| found.id.is_known()) else { return Ok(None) };
+        let Some(found) = cluster.describe_topic_briefly(topic)?.filter(|found| found.id.is_known()) else {
+            return Ok(None);
+        };
         let (start, end) = cluster.bounds(&control_partition(topic))?;
         Ok(Some(Self { id: found.id, start, end, looked_up_at: now }))
     }
@@ -43,19 +45,19 @@ impl View {
     }
 }
 
-/// The latest view of the control topic, shared by the lanes.
+/// The latest bounds of the control topic, shared by the lanes.
 #[derive(Debug, Default)]
-pub struct LatestView(Mutex<Option<View>>);
+pub struct LatestBounds(Mutex<Option<ControlTopicBounds>>);
 
-impl LatestView {
-    /// The latest view; `None` before the first.
-    pub fn view(&self) -> Option<View> {
+impl LatestBounds {
+    /// The latest bounds; `None` before the topic was first looked up.
+    pub fn bounds(&self) -> Option<ControlTopicBounds> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the latest view.
-    pub fn put(&self, view: View) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(view);
+    /// Notes the latest bounds.
+    pub fn put(&self, bounds: ControlTopicBounds) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(bounds);
     }
 }
 
@@ -70,14 +72,16 @@ pub struct CommandProgress {
 
 impl CommandProgress {
     /// The next offset of the control topic for a task whose position record notes `noted`.
-    pub fn next(&self, view: &View, noted: Option<Control>) -> i64 {
-        view.next_after(noted).max(view.next_after(self.passed))
+    pub fn next(&self, bounds: &ControlTopicBounds, noted: Option<Control>) -> i64 {
+        bounds.next_after(noted).max(bounds.next_after(self.passed))
     }
 
     /// Whether there may be a command that removes the reason for a stop: then the task waits for it first, for a
     /// limited time.
-    pub fn may_have_more(&self, view: Option<&View>, noted: Option<Control>, now: Duration) -> bool {
-        let knows_all = |view: &View| view.looked_up_at >= self.began_at && self.next(view, noted) >= view.end;
-        now.saturating_sub(self.began_at) < COMMANDS_WAIT_MAX && !view.is_some_and(knows_all)
+    pub fn may_have_more(&self, bounds: Option<&ControlTopicBounds>, noted: Option<Control>, now: Duration) -> bool {
+        let knows_all = |bounds: &ControlTopicBounds| {
+            bounds.looked_up_at >= self.began_at && self.next(bounds, noted) >= bounds.end
+        };
+        now.saturating_sub(self.began_at) < COMMANDS_WAIT_MAX && !bounds.is_some_and(knows_all)
     }
 }
