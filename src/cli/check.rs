@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 /// Says that the configuration is fine, and what there is to note about it.
 fn show_config(path: Option<&std::path::Path>, config: &Config) {
-    let notes = peers::of_kafka(config);
+    let notes = peers::kafka_notes(config);
     let Some(path) = path else {
         notes.iter().for_each(|note| say(format_args!("note for the settings: {note}\n")));
         return;

@@ -172,7 +172,7 @@ fn summary(config: &Config) -> String {
     line("store", &config.store.describe());
     line("metrics", &config.metrics_listen.map_or_else(|| "off".to_owned(), |address| address.to_string()));
     config.routes.iter().for_each(|route| line(route.name(), &promise(route)));
-    peers::of_proxy(config).iter().for_each(|note| line("note", note));
+    peers::proxy_notes(config).iter().for_each(|note| line("note", note));
     text
 }
 

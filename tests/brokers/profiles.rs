@@ -59,7 +59,7 @@ pub const PROFILES: &[Profile] = &[
     lacking("no EndTxn", &[(26, -1)], &["EndTxn", TRANSACTIONS]),
     lacking("TxnOffsetCommit without generations", &[(28, 2)], &["TxnOffsetCommit", "versions 0 to 2 offered"]),
     lacking("OffsetFetch without stability", &[(9, 6)], &["OffsetFetch", "no transaction is pending"]),
-    lacking("no topic ids", &[(3, 9)], &["Metadata", "ids of topics"]),
+    lacking("no topic ids", &[(3, 9)], &["Metadata", "topic ids"]),
     lacking("no Metadata", &[(3, -1)], &["Metadata"]),
     lacking("no groups", &[(11, -1), (14, -1), (12, -1), (13, -1)], &["JoinGroup", "groups"]),
     lacking("no FindCoordinator", &[(10, -1)], &["FindCoordinator"]),

@@ -56,7 +56,7 @@ fn handler_that_keeps_its_thread_is_counted_and_named_until_it_gives_it_back() {
         let is_it = |line: &&serde_json::Value| line["fields"]["message"].as_str().is_some_and(|it| it.contains(words));
         told.iter().filter(is_it).collect::<Vec<_>>()
     };
-    let blocked = of("a handler keeps its thread");
+    let blocked = of("a handler blocks its thread");
     let records: Vec<_> = blocked.iter().map(|line| line["fields"]["record"].as_str()).collect();
     assert_eq!(records, [Some("in:0:0"), Some("in:0:1")], "{said}");
     assert!(blocked.iter().all(|line| line["level"] == "WARN"), "{said}");

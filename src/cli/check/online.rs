@@ -177,13 +177,13 @@ const PROXIES: &[&str] = &["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_pro
 
 /// Shows what the brokers can do.
 fn show_abilities(abilities: &Abilities) {
-    let (line, findings) = told(abilities);
+    let (line, findings) = describe_abilities(abilities);
     say(format_args!("{line}\n"));
     findings.iter().for_each(show);
 }
 
 /// What the brokers can do, in a line, and what there is to note about it.
-fn told(Abilities { asked, silent, data_path, can, without, .. }: &Abilities) -> (String, Vec<Finding>) {
+fn describe_abilities(Abilities { asked, silent, data_path, can, without, .. }: &Abilities) -> (String, Vec<Finding>) {
     let line = format!("brokers: {} with {}", counted(*asked as u64, "broker"), can.join(", "));
     let mut findings = vec![Finding::note(format!("records are read and written {data_path}"), "")];
     if !silent.is_empty() {
@@ -221,7 +221,7 @@ mod tests {
             without: vec![Without { what: "a lacks DescribeGroups".to_owned(), so: "rights are not known" }],
             lacking: Vec::new(),
         };
-        let (line, findings) = told(&abilities);
+        let (line, findings) = describe_abilities(&abilities);
         assert_eq!(line, "brokers: 2 brokers with transactions, leader epochs");
         let notes: Vec<_> = findings.iter().map(|note| (note.message.as_str(), note.help.as_str())).collect();
         let silent_help = "run does not wait for them either; what they can do is known only once they are used";

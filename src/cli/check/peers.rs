@@ -17,45 +17,45 @@ const TRAFFIC: &str = "an attacker on the network can read and change the traffi
 /// A note for each server of a topology that is not authenticated.
 pub fn notes(topology: &Topology) -> Vec<String> {
     let of_sink = topology.sink().and_then(|sink| match sink {
-        Sink::Postgres(sink) => database("the database", sink.url.reveal()),
+        Sink::Postgres(sink) => database_note("the database", sink.url.reveal()),
         Sink::Http(http) => {
             let address = Address::read(&http.url).ok()?;
             let hosts = address.host().map_or_else(|| http.hosts.clone(), |host| vec![host]);
-            service("the provider", &address.scheme(), &hosts)
+            service_note("the provider", &address.scheme(), &hosts)
         }
         Sink::Handler(_) => None,
     });
-    let of_gate = topology.gate.as_ref().and_then(|gate| redis("the gate's Redis", gate.url.reveal()));
+    let of_gate = topology.gate.as_ref().and_then(|gate| redis_note("the gate's Redis", gate.url.reveal()));
     of_sink.into_iter().chain(of_gate).collect()
 }
 
 /// A note for each server of a proxy that is not authenticated.
-pub fn of_proxy(config: &proxy::Config) -> Vec<String> {
+pub fn proxy_notes(config: &proxy::Config) -> Vec<String> {
     let of_store = match &config.store {
         StoreConfig::Embedded { .. } => None,
-        StoreConfig::Postgres { url, .. } => database("the store's database", url.reveal()),
-        StoreConfig::Redis { url } => redis("the store's Redis", url.reveal()),
+        StoreConfig::Postgres { url, .. } => database_note("the store's database", url.reveal()),
+        StoreConfig::Redis { url } => redis_note("the store's Redis", url.reveal()),
     };
     let upstream = &config.upstream;
     let scheme = if upstream.tls.is_some() { "https" } else { "http" };
-    let of_upstream = service("the service", scheme, std::slice::from_ref(&upstream.host));
+    let of_upstream = service_note("the service", scheme, std::slice::from_ref(&upstream.host));
     of_upstream.into_iter().chain(of_store).collect()
 }
 
 /// A note for each way in which clients connect to brokers that are not authenticated.
-pub fn of_kafka(config: &Config) -> Vec<String> {
+pub fn kafka_notes(config: &Config) -> Vec<String> {
     if config.cluster != ClusterKind::Kafka {
         return Vec::new();
     }
     let kafka = &config.kafka;
     let clients = [kafka.for_consumer(), kafka.for_producer(), kafka.for_admin()];
-    let mut notes: Vec<String> = clients.iter().filter_map(of_clients).collect();
+    let mut notes: Vec<String> = clients.iter().filter_map(client_note).collect();
     notes.dedup();
     notes
 }
 
 /// The note for clients with these properties, whose defaults are librdkafka's.
-fn of_clients(properties: &BTreeMap<String, String>) -> Option<String> {
+fn client_note(properties: &BTreeMap<String, String>) -> Option<String> {
     // Of several names of a property the last one counts, and librdkafka removes leading white space.
     let given = |names: &[&str]| {
         let (_, text) = properties.iter().rfind(|(name, _)| names.contains(&name.as_str()))?;
@@ -106,7 +106,7 @@ fn is_local_broker(broker: &str) -> bool {
 }
 
 /// The note about a database.
-fn database(what: &str, url: &str) -> Option<String> {
+fn database_note(what: &str, url: &str) -> Option<String> {
     let why = postgres::missing_authentication(url).ok().flatten()?;
     Some(format!(
         "{what} is not authenticated ({why}): {TRAFFIC}; sslmode=verify-full, with sslrootcert for an authority of your \
@@ -115,7 +115,7 @@ fn database(what: &str, url: &str) -> Option<String> {
 }
 
 /// The note about a server of Redis.
-fn redis(what: &str, url: &str) -> Option<String> {
+fn redis_note(what: &str, url: &str) -> Option<String> {
     let server = url.strip_prefix("redis://")?.split(['/', '?']).next()?;
     let host = server.rsplit_once('@').map_or(server, |(_, host)| host);
     let encrypted = "nothing is encrypted (redis)";
@@ -123,7 +123,7 @@ fn redis(what: &str, url: &str) -> Option<String> {
 }
 
 /// The note about a service that is called.
-fn service(what: &str, scheme: &str, hosts: &[String]) -> Option<String> {
+fn service_note(what: &str, scheme: &str, hosts: &[String]) -> Option<String> {
     let is_remote = hosts.iter().any(|host| !is_local(host));
     (scheme == "http" && is_remote).then(|| {
         format!(
@@ -199,7 +199,7 @@ mod tests {
         let said = |properties: &[&str]| {
             let sets: Vec<String> = properties.iter().map(|set| format!("kafka.{set}")).collect();
             let loaded = crate::config::load(None, &sets, &Fake::default().with_variable("PASSWORD", "hunter2"));
-            of_kafka(&loaded.unwrap_or_else(|diagnostics| panic!("{}", diagnostics.render(false))))
+            kafka_notes(&loaded.unwrap_or_else(|diagnostics| panic!("{}", diagnostics.render(false))))
         };
         const REMOTE: &str = "bootstrap.servers=localhost:9092,kafka:9092";
         let plain = "Kafka is not authenticated, and nothing is encrypted (security.protocol plaintext): an attacker on \
@@ -254,7 +254,7 @@ mod tests {
             ("http://localhost:3000", "redis: {url: 'redis://cache:6379/1'}", &[redis]),
         ] {
             let text = format!("listen: 127.0.0.1:0\nupstream: {upstream}\nstore: {{{store}}}\n");
-            let notes = of_proxy(&proxy::load_text("proxy.yaml", &text, &Process).unwrap());
+            let notes = proxy_notes(&proxy::load_text("proxy.yaml", &text, &Process).unwrap());
             assert_eq!(notes.len(), words.len(), "{text}: {notes:?}");
             assert!(notes.iter().zip(words).all(|(note, words)| note.starts_with(words)), "{text}: {notes:?}");
         }
