@@ -242,10 +242,14 @@ histories: setup-histories ## Judge histories of the proxy under kills by a line
 faults: setup-test ## Cause every fault on real Kafka, and write docs/dev/faults.md
 	$(CARGO) test $(BUILD) --test faults -- --all $(ARGS)
 
-# SIM_MISTAKE=NAME for one mistake.
+# SIM_MISTAKE=NAME for one mistake, with SIM_PROFILE=NAME on the seeds of another profile than its own. Those of the wire's
+# own simulation come last.
 .PHONY: sim-mistakes
 sim-mistakes: setup-build ## Check that the simulation finds sabotage, and write docs/dev/simulation/mistakes.md
 	$(CARGO) test $(BUILD) --no-default-features --features sabotage --test sim -- --nocapture mistake $(ARGS)
+ifeq ($(strip $(ARGS)$(SIM_MISTAKE)),)
+	SIM_PAGE=yes $(CARGO) test $(BUILD) --package ratchet-cluster --lib -- --nocapture noticing::page_of_mistakes
+endif
 
 .PHONY: fuzz
 fuzz: setup-build ## Fuzz the parsers and whole lanes, each for FUZZ_SECONDS (30)

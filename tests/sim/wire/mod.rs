@@ -6,6 +6,7 @@
 //! - `scenarios`: single situations of the fetcher, on a `rig`
 //! - `reading`: seeds of the fetcher; `writing`: what is written meanwhile; `judge`: whether what is handed on is right
 //! - `writers`: seeds of the writer, and their judge
+//! - `noticing`: tests the judges with deliberate mistakes
 //!
 //! It is part of the wire's unit tests. `SIM_WIRE_SEEDS` says how many seeds are run, `SIM_WIRE_FIRST` from which on.
 
@@ -25,6 +26,7 @@ pub mod judge;
 pub mod kafka;
 pub mod links;
 pub mod net;
+mod noticing;
 pub mod reading;
 mod rig;
 mod scenarios;
@@ -40,13 +42,13 @@ fn theirs(partition: &TopicPartition) -> Partition {
     Partition::new(&*partition.topic, partition.partition)
 }
 
-/// Within how many seeds a deliberate mistake has to be noticed.
-const MISTAKE_SEEDS: u64 = 2_000;
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
 
 /// The seeds to run: `few`, always the same, or those that the environment names; and whether they are so many that
 /// together they have to reach every situation.
 fn seeds(few: u64) -> (Range<u64>, bool) {
-    let number = |name| std::env::var(name).ok().map(|text: String| text.parse().unwrap());
     let (first, count) = (number("SIM_WIRE_FIRST").unwrap_or(0), number("SIM_WIRE_SEEDS").unwrap_or(few));
     (first..first + count, count >= few)
 }

@@ -22,6 +22,8 @@ use crate::record::TopicPartition;
 mod profile;
 mod tests;
 
+pub use tests::notice;
+
 /// How long trouble lasts, microseconds.
 const TROUBLE: u64 = 4_000_000;
 /// How long the reader may take to come to the end after that.

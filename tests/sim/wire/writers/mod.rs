@@ -23,6 +23,8 @@ pub mod judge;
 pub mod profile;
 mod tests;
 
+pub use tests::notice;
+
 const MS: u64 = 1_000;
 /// How many transactions of a writer may fail once all is calm: those under way then, and what was late.
 const FAILURES_MAX: usize = 5;

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::client::mistakes::{Mistake, switch_on};
+use super::super::client::mistakes::Mistake;
 use super::super::client::writer::{Transactions, WriteSettings};
-use super::super::{MISTAKE_SEEDS, seeds};
+use super::super::noticing::{self, Noticed};
+use super::super::seeds;
 use super::{Profile, SECOND, Tally, World, run};
 
 /// How many seeds are run, unless more are wanted.
@@ -111,33 +112,63 @@ impl Tally {
     }
 }
 
-/// Runs seeds with a mistake until the judge notices.
-fn is_noticed(mistake: Mistake, draw: impl Fn(u64) -> Profile) {
-    is_noticed_as("", mistake, draw);
+/// Makes a mistake over seeds until the judge notices.
+pub fn notice(mistake: Mistake) -> Noticed {
+    noticing::notice(mistake, judgement(mistake), |seed| run(seed, drawn(mistake, seed), base()).1)
 }
 
-/// The same, by a judgement of which this is a part.
-fn is_noticed_as(part: &str, mistake: Mistake, draw: impl Fn(u64) -> Profile) {
-    switch_on(Some(mistake));
-    let wrong = |seed| run(seed, draw(seed), base()).1.err().filter(|wrong| wrong.contains(part));
-    let noticed = (0..MISTAKE_SEEDS).find_map(|seed| Some((seed, wrong(seed)?)));
-    switch_on(None);
-    let (seed, wrong) = noticed.unwrap_or_else(|| panic!("{mistake:?} was not noticed"));
-    println!("{mistake:?}: seed {seed}: {wrong}");
-    assert_eq!(run(seed, draw(seed), base()).1, Ok(()), "without the mistake nothing is wrong");
+/// A part of the judgement that a mistake has to lead to.
+fn judgement(mistake: Mistake) -> &'static str {
+    match mistake {
+        // Brokers refuse whatever comes with it: nothing is wrong but that no writer lasts.
+        Mistake::FormerEpoch => "although all was calm",
+        Mistake::DoubtIgnored => "its offsets were committed again, or late",
+        _ => "",
+    }
+}
+
+/// The seeds that show a mistake.
+fn drawn(mistake: Mistake, seed: u64) -> Profile {
+    let drawn = Profile::draw(seed);
+    match mistake {
+        Mistake::FormerEpoch => Profile::draw_calm(seed),
+        Mistake::EpochNotRaised => {
+            let write = WriteSettings { transactions: Transactions::V1, ..drawn.write };
+            Profile { is_v2: false, poisons: true, cuts: 0, moves: 0, deaths: 0, freezes: 0, write, ..drawn }
+        }
+        Mistake::DoubtIgnored => {
+            let write = WriteSettings { transactions: Transactions::V1, linger: Duration::ZERO, ..drawn.write };
+            Profile {
+                is_v2: false,
+                verifies: false,
+                cuts: 10,
+                late_max: 200_000,
+                poisons: false,
+                trouble: 4_000_000,
+                deaths: 0,
+                freezes: 0,
+                moves: 0,
+                write,
+                ..drawn
+            }
+        }
+        _ => drawn,
+    }
 }
 
 macro_rules! noticed {
     ($($name:ident: $mistake:ident,)+) => {
         $(#[test]
         fn $name() {
-            is_noticed(Mistake::$mistake, Profile::draw);
+            notice(Mistake::$mistake);
         })+
     };
 }
 
 noticed! {
     sequence_that_is_not_raised_after_a_retry_is_noticed: SequenceNotRaised,
+    epoch_of_a_former_transaction_is_noticed: FormerEpoch,
+    epoch_that_is_not_raised_after_an_abort_is_noticed: EpochNotRaised,
     batch_sent_under_two_sequences_is_noticed: TwoSequences,
     offsets_without_generation_are_noticed: NoGeneration,
     partition_of_the_wrong_transaction_is_noticed: AddedBefore,
@@ -146,41 +177,6 @@ noticed! {
     success_of_an_unknown_end_is_noticed: UnknownIsSuccess,
     abort_of_an_unknown_end_is_noticed: UnknownIsAbort,
     skipped_refusal_is_noticed: RefusedIsSkipped,
+    transaction_after_a_doubt_is_noticed: DoubtIgnored,
     end_before_the_records_are_written_is_noticed: EndBeforeFlush,
-}
-
-/// Brokers refuse whatever comes with it: nothing is wrong but that no writer lasts.
-#[test]
-fn epoch_of_a_former_transaction_is_noticed() {
-    is_noticed_as("although all was calm", Mistake::FormerEpoch, Profile::draw_calm);
-}
-
-#[test]
-fn epoch_that_is_not_raised_after_an_abort_is_noticed() {
-    is_noticed(Mistake::EpochNotRaised, |seed| {
-        let drawn = Profile::draw(seed);
-        let write = WriteSettings { transactions: Transactions::V1, ..drawn.write };
-        Profile { is_v2: false, poisons: true, cuts: 0, moves: 0, deaths: 0, freezes: 0, write, ..drawn }
-    });
-}
-
-#[test]
-fn transaction_after_a_doubt_is_noticed() {
-    is_noticed_as("its offsets were committed again, or late", Mistake::DoubtIgnored, |seed| {
-        let drawn = Profile::draw(seed);
-        let write = WriteSettings { transactions: Transactions::V1, linger: Duration::ZERO, ..drawn.write };
-        Profile {
-            is_v2: false,
-            verifies: false,
-            cuts: 10,
-            late_max: 200_000,
-            poisons: false,
-            trouble: 4_000_000,
-            deaths: 0,
-            freezes: 0,
-            moves: 0,
-            write,
-            ..drawn
-        }
-    });
 }
