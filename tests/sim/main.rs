@@ -307,6 +307,22 @@ fn handled_unsure_seeds() {
     hunt::of_profile("handled_unsure", 40);
 }
 
+/// Brokers that do not name the latest timestamp are read for their time: a record from the far future is set aside, and
+/// holds up nothing.
+#[test]
+fn records_from_the_future_hold_up_nothing_where_brokers_do_not_tell_the_time() {
+    let draw: Draw = |random| Profile { names_latest_time: false, ..Profile::odd(random) };
+    let mut reached = BTreeMap::<&str, u64>::new();
+    for seed in 1..=20 {
+        let outcome = play(seed, draw, false);
+        assert_eq!(outcome.wrong, Vec::<String>::new(), "seed {seed}");
+        outcome.reached.into_iter().for_each(|(what, times)| *reached.entry(what).or_default() += times);
+    }
+    for what in [judge::coverage::MARKER_READ, "a record from the far future was set aside"] {
+        assert!(reached.contains_key(what), "{what}: never");
+    }
+}
+
 /// New seeds of all profiles, for `SIM_SECONDS` and until there are enough; `make sim` sets it. The
 /// page of what they reach is written by `make sim-hunt`.
 #[test]

@@ -123,6 +123,8 @@ pub struct Profile {
     pub limits: Limits,
     /// The transaction protocol: Kafka before 4.0 has the first, later releases have the second.
     pub protocol: Protocol,
+    /// Whether brokers name the latest timestamp in a partition (`ListOffsets`, version 7).
+    pub names_latest_time: bool,
     pub wire: Wire,
     /// What may go wrong at any statement to the database.
     pub database: Troubles,
@@ -216,6 +218,7 @@ impl Profile {
         let commit_records = [1, 7, 100, 100][separate.below(4) as usize];
         let limits = limits(&mut separate);
         let commit_spacing_ms = [0, 5, 50, 200][separate.below(4) as usize];
+        let names_latest_time = separate.permille(600);
         Self {
             commit_records,
             commit_spacing_ms,
@@ -243,6 +246,7 @@ impl Profile {
             transactional: false,
             tombstones_go: false,
             protocol: Protocol::V1,
+            names_latest_time,
             wire: Wire::default(),
             database: Troubles::default(),
             blows: 0,

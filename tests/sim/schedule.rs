@@ -170,6 +170,7 @@ fn begin(seed: u64, profile: &Profile, cut: &Cut, verbose: bool) -> World {
     let world = World::new(seed, profile.wire, verbose);
     let mut state = world.lock();
     state.broker.coordinator.protocol = profile.protocol;
+    state.broker.names_latest_time = profile.names_latest_time;
     state.database.troubles = profile.database;
     state.provider.begin(profile.provider);
     // From a separate generator, so that other draws stay the same.

@@ -160,6 +160,7 @@ impl Sim {
             changelog: theirs(&inquiry.changelog),
             fencing: inquiry.fencing,
             wants_time: inquiry.wants_time,
+            brokers: self.clients.brokers.clone(),
             looks_from: inquiry.looks_from,
             waits,
         })

@@ -2,14 +2,17 @@
 //! the same order.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use ratchet::cluster::kafka::client::{ClientSettings, last_broker_timestamp};
 use ratchet::cluster::{self, CommittedOffset, Error, ErrorKind, Fencing, Seen, SeenRecord, Settled, TopicId};
 use ratchet::format::{ChangelogOffset, OffsetMetadata};
 
+use crate::judge::coverage;
 use crate::kafka::{Broker, Code, Isolation, MS, Partition, SECOND, Target, Time};
 use crate::world::{Broken, Process};
 
-use super::{Fences, errors};
+use super::{Fences, errors, ours};
 
 const DEADLINE: Time = 60 * SECOND;
 const RETRY_PAUSE: Time = 50 * MS;
@@ -17,6 +20,8 @@ const RETRY_PAUSE: Time = 50 * MS;
 const STABLE_PAUSE: Time = 10 * MS;
 const LOOK_MIN: Time = 2 * MS;
 const LOOK_MAX: Time = 50 * MS;
+/// How long a changelog's leader is asked for its last marker at a time.
+const STAMP_PATIENCE: Duration = Duration::from_secs(2);
 
 type Outcome = Shared<Settled>;
 /// A result that one task passes to another.
@@ -37,6 +42,8 @@ pub struct Query {
     pub changelog: Partition,
     pub fencing: Fencing,
     pub wants_time: bool,
+    /// How the changelog is read for the time.
+    pub brokers: ClientSettings,
     pub looks_from: Option<ChangelogOffset>,
     pub waits: Waits,
 }
@@ -117,11 +124,7 @@ impl Queries {
             self.wait_stable(changelog_end.0)?;
         }
         let changelog_id = self.topic_id(changelog)?;
-        let of = changelog.clone();
-        let changelog_time = match self.query.wants_time {
-            true => self.retry("latest time", move |broker| broker.latest_time(&of))?,
-            false => None,
-        };
+        let changelog_time = if self.query.wants_time { self.changelog_time(changelog_end.0)? } else { None };
         let seen = match self.query.looks_from {
             Some(from) => Some(self.look(from, (changelog_start, changelog_end))?),
             None => None,
@@ -138,6 +141,24 @@ impl Queries {
             changelog_time,
             seen,
         })
+    }
+
+    /// The latest timestamp in the changelog; where brokers do not name it, that of its last marker.
+    fn changelog_time(&self, end: i64) -> Result<Option<i64>, Error> {
+        let Query { process, changelog, brokers, .. } = &self.query;
+        if process.lock().broker.names_latest_time {
+            let of = changelog.clone();
+            return self.retry("latest time", move |broker| broker.latest_time(&of));
+        }
+        loop {
+            match last_broker_timestamp(brokers, &ours(changelog), end, STAMP_PATIENCE) {
+                Err(error) if error.kind == ErrorKind::Retry && !self.is_over() => {}
+                answer => {
+                    process.lock().reach(coverage::MARKER_READ);
+                    return answer;
+                }
+            }
+        }
     }
 
     /// The changelog's first committed record from an offset on.

@@ -62,6 +62,7 @@ pub const LANE_GIVEN_UP: &str = "a lane was given up after too many panics";
 pub const WATCH_PANICKED: &str = "the watch panicked and was restarted";
 pub const POISON_STOPPED: &str = "a record that panics stopped its own task and no other";
 pub const CLOCK_DOUBTED: &str = "a task waited until its host's clock was right";
+pub const MARKER_READ: &str = "Kafka's time was that of a changelog's last marker";
 pub const WIPED: &str = "all stores were wiped and restored";
 
 pub const CLAIM_WAITED: &str = "a claim of a row waited for another's transaction";
@@ -233,6 +234,7 @@ pub const SITUATIONS: &[Situation] = &[
     of("uprooted", "the group was set to the end of the input, skipping records", "the schedule does it"),
     of("odd", "a wall clock was set", "the schedule does it"),
     of("odd", "a record from the far future was set aside", "the judge's model does it"),
+    of("odd", MARKER_READ, "a takeover asks brokers that do not name the latest timestamp"),
     of("forgetful", CLOCK_DOUBTED, "the engine logs it"),
     of("forgetful", "an instance was replaced by one of another release", "the schedule does it"),
     of("forgetful", TWO_RELEASES, "position records of one partition name owners of both"),

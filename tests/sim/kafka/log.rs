@@ -56,8 +56,10 @@ pub struct Batch {
 #[derive(Clone, Debug)]
 enum Body {
     Record(Record),
+    /// Its timestamp is the leader's, 0 if that gave none.
     Marker {
         commits: bool,
+        stamp: i64,
     },
     /// What is left of a batch of which the cleaner has removed everything.
     Emptied,
@@ -155,6 +157,7 @@ pub enum Found<'a> {
     Record(&'a Record),
     Marker {
         commits: bool,
+        stamp: i64,
     },
     /// A batch is empty.
     Nothing,
@@ -306,9 +309,12 @@ impl Log {
         self.known.iter().filter_map(|(producer, known)| Some((*producer, known.open?)))
     }
 
-    /// The leader has given a marker this timestamp (`MemoryRecords.withEndTransactionMarker`).
+    /// The leader has given the marker that was appended last this timestamp (`MemoryRecords.withEndTransactionMarker`).
     pub fn stamp(&mut self, wall_ms: i64) {
         self.stamped = self.stamped.max(Some(wall_ms));
+        if let Some(Entry { body: Body::Marker { stamp, .. }, .. }) = self.entries.back_mut() {
+            *stamp = wall_ms;
+        }
     }
 
     /// The latest timestamp in the log (`ListOffsets` with MAX_TIMESTAMP, KIP-734).
@@ -420,7 +426,7 @@ impl Log {
         }
         let batch = Batch { base: offset, last: offset, packing: Packing::None, is_damaged: false };
         let batch = self.is_batched.then(|| Arc::new(batch));
-        self.push(Some(producer), Body::Marker { commits: commit }, batch);
+        self.push(Some(producer), Body::Marker { commits: commit, stamp: 0 }, batch);
         Ok(())
     }
 
@@ -469,7 +475,7 @@ impl Log {
         self.entries.range(first..).map(|entry| {
             let found = match &entry.body {
                 Body::Record(record) => Found::Record(record),
-                Body::Marker { commits } => Found::Marker { commits: *commits },
+                Body::Marker { commits, stamp } => Found::Marker { commits: *commits, stamp: *stamp },
                 Body::Emptied => Found::Nothing,
             };
             let Entry { offset, producer, epoch, .. } = *entry;
@@ -488,7 +494,7 @@ impl Log {
         let (mut ends, mut fates) = (BTreeMap::new(), Vec::new());
         for entry in self.entries.iter().rev() {
             match (&entry.body, entry.producer) {
-                (Body::Marker { commits }, Some(producer)) => drop(ends.insert(producer, *commits)),
+                (Body::Marker { commits, .. }, Some(producer)) => drop(ends.insert(producer, *commits)),
                 (Body::Record(record), Some(producer)) => {
                     fates.push((entry.offset, record, ends.get(&producer).copied()))
                 }

@@ -84,6 +84,8 @@ pub struct Broker {
     pub nodes: Nodes,
     /// Whether the current request arrived after its connection had broken.
     pub late: bool,
+    /// Whether they name the latest timestamp in a partition (`ListOffsets`, version 7).
+    pub names_latest_time: bool,
     /// Until when a place is unreachable: a coordinator moves, or a partition has no leader.
     away: BTreeMap<Role, Time>,
 }
@@ -97,6 +99,7 @@ impl Broker {
             groups: Groups::default(),
             nodes: Nodes::default(),
             late: false,
+            names_latest_time: true,
             away: BTreeMap::new(),
         }
     }
@@ -145,8 +148,9 @@ impl Broker {
                 if let Some(log) = self.topics.log_mut(partition) {
                     // A marker below the partition's epoch was overtaken by a later one and has no effect
                     // (TransactionMarkerRequestCompletionHandler: INVALID_PRODUCER_EPOCH ends the sending).
-                    let _ = log.append_marker(marker.producer, marker.epoch, marker.commit, strict);
-                    log.stamp(wall_ms);
+                    if log.append_marker(marker.producer, marker.epoch, marker.commit, strict).is_ok() {
+                        log.stamp(wall_ms);
+                    }
                     log.replicate(log.end());
                 }
             }

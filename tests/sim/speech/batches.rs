@@ -123,8 +123,8 @@ fn goes_on(first: &Stored<'_>, next: &Stored<'_>, count: usize) -> bool {
 
 /// The batch of these records; `range`: its offsets, if it has none of its own.
 fn batch(first: &Stored<'_>, records: Vec<Rec>, range: (i64, i64)) -> Batch {
-    if let (Found::Marker { commits }, Some(producer)) = (first.found, first.producer) {
-        return Batch::marker(producer, 0, commits, first.offset, first.epoch, 0);
+    if let (Found::Marker { commits, stamp }, Some(producer)) = (first.found, first.producer) {
+        return Batch::marker(producer, 0, commits, first.offset, first.epoch, stamp);
     }
     let (base, last) = first.batch.map_or(range, |of| (of.base, of.last));
     let (producer, producer_epoch) = first.producer.map_or((-1, -1), |producer| (producer, 0));

@@ -33,5 +33,5 @@ pub use network::{Network, Networks};
 pub use producer::{Membership, Producer};
 pub use reader::Reader;
 pub(super) use settings::{WireSettings, known_properties, wire_settings};
-pub(super) use stamp::last_broker_timestamp;
+pub use stamp::last_broker_timestamp;
 pub use trouble::AcceptedLogins;
