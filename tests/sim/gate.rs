@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ratchet::effect::gate::{Error, ErrorKind, Gate, GateRecord, GateVerdict, Identity, Session, SourcePartition};
 
-use crate::judge::coverage;
+use crate::judge::coverage::{self, faults};
 use crate::kafka::{MS, SECOND, Time};
 use crate::lies::{Lie, is_told};
 use crate::random::Random;
@@ -94,26 +94,29 @@ impl Server {
         self.flushes.sort_unstable();
     }
 
-    /// What has happened by now, in order.
-    fn advance(&mut self, now: Time) {
+    /// What has happened by now, in order. Whether it has forgotten any marks.
+    fn advance(&mut self, now: Time) -> bool {
         let (mut arrived, later): (Later, Later) =
             std::mem::take(&mut self.later).into_iter().partition(|(at, _)| *at <= now);
         self.later = later;
         arrived.sort_by_key(|(at, _)| *at);
+        let mut has_forgotten = false;
         for (at, question) in arrived {
-            self.forget(at);
+            has_forgotten |= self.forget(at);
             self.answer(&question, Heard::TooLate);
         }
-        self.forget(now);
+        self.forget(now) || has_forgotten
     }
 
-    /// Forgets everything if that was to happen by then.
-    fn forget(&mut self, upto: Time) {
+    /// Forgets everything if that was to happen by then. Whether there was anything.
+    fn forget(&mut self, upto: Time) -> bool {
         let flushed = self.flushes.iter().take_while(|at| **at <= upto).count();
+        self.flushes.drain(..flushed);
+        let had_marks = flushed > 0 && !self.marks.is_empty();
         if flushed > 0 {
-            self.flushes.drain(..flushed);
             self.marks.clear();
         }
+        had_marks
     }
 
     fn is_down(&self, now: Time) -> bool {
@@ -183,7 +186,9 @@ impl Client {
         let now = self.process.now();
         let fate = {
             let mut state = self.process.lock();
-            state.gate.advance(now);
+            if state.gate.advance(now) {
+                state.reach(faults::GATE_FORGOT);
+            }
             if state.gate.is_down(now) {
                 state.reach(coverage::GATE_DOWN);
                 return Err(unavailable("connection refused"));
@@ -193,10 +198,12 @@ impl Client {
         match fate {
             Fate::Fine => Ok(ask(&mut self.process.lock().gate, Heard::Yes)),
             Fate::Slow => {
+                self.process.lock().reach(faults::GATE_SLOW);
                 self.process.sleep(SECOND);
                 Ok(ask(&mut self.process.lock().gate, Heard::Yes))
             }
             Fate::RequestLost | Fate::Silenced => {
+                self.process.lock().reach(faults::GATE_REQUEST_LOST);
                 self.process.sleep(PATIENCE);
                 Err(unavailable("no answer in time"))
             }
@@ -209,7 +216,10 @@ impl Client {
                 Err(unavailable("no answer in time"))
             }
             Fate::Late => {
-                later(&mut self.process.lock().gate, now + PATIENCE + LATER);
+                let mut state = self.process.lock();
+                later(&mut state.gate, now + PATIENCE + LATER);
+                state.reach(faults::GATE_LATE);
+                drop(state);
                 self.process.sleep(PATIENCE);
                 Err(unavailable("no answer in time"))
             }

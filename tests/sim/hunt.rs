@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::judge::coverage;
+use crate::judge::coverage::faults::FAULTS;
+use crate::judge::coverage::{self, Situation};
 use crate::kafka::{MS, SECOND, Time};
 use crate::profile::{Draw, PROFILES, Profile};
 use crate::schedule::panic_message;
@@ -16,8 +17,9 @@ use crate::{number, pages, play, play_cut};
 
 type Named = (&'static str, Draw);
 
-/// In what share of its profile's seeds each fault has to happen.
-const FAULT_SHARE_MIN: f64 = 0.01;
+/// In what percentage of its profile's seeds each fault has to happen.
+const FAULT_PERCENT_MIN: f64 = 1.0;
+const RARE: &str = "faults in less than a hundredth of their profile's seeds";
 
 /// The result of many seeds.
 #[derive(Default)]
@@ -38,13 +40,20 @@ fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
     found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Plays this many seeds of a profile; if there are enough, they must reach every situation of the profile.
+/// Plays this many seeds of a profile; if there are enough, they must reach every situation of the profile, and its faults
+/// often enough.
 pub fn of_profile(profile: &'static str, count: u64) {
     let draw = Profile::named(profile).expect("tests name existing profiles");
     let (first, count) = (number("SIM_FIRST").unwrap_or(1), number("SIM_SEEDS").unwrap_or(count));
     let found = hunt(&[(profile, draw)], first, |played| played < count);
+    let own = |fault: &&Situation| fault.by == profile;
+    FAULTS
+        .iter()
+        .filter(own)
+        .for_each(|fault| println!("{:>6.1} % of its seeds: {}", found.percent(fault), fault.name));
     if count >= coverage::BIG {
         assert_eq!(coverage::missing(profile, &found.reached), Vec::<&str>::new(), "never reached");
+        assert_eq!(found.rare(own), Vec::<&str>::new(), "{RARE}");
     }
 }
 
@@ -55,7 +64,8 @@ const INTRODUCTION: &str = "\
 
 How often seeds of all [profiles](../simulation.md#profiles) together reached each situation that the simulation is
 meant to reach, in one run of `make sim-hunt`, and what share of the seeds of the profile that is meant for it did. No
-seed failed, and each fault happened in at least one of a hundred seeds of its profile: otherwise no page is written.
+seed failed, and each fault (the first table) happened in at least one of a hundred seeds of its profile: otherwise no
+page is written.
 ";
 
 /// Plays new seeds of all profiles in turn, for `length` and until there are enough to reach every situation; returns
@@ -67,19 +77,29 @@ pub fn of_all(length: Duration) -> String {
     let began = Instant::now();
     let found = hunt(&PROFILES, first, |played| played < coverage::BIG_OF_ALL || began.elapsed() < length);
     assert_eq!(coverage::missing_of_all(found.seeds, &found.reached), Vec::<&str>::new(), "never reached");
-    let share = |profile, situation| {
-        let reached = found.within.get(&(profile, situation)).copied().unwrap_or_default();
-        reached as f64 / found.seeds_of.get(profile).copied().unwrap_or_default().max(1) as f64
-    };
-    let rare = coverage::SITUATIONS.iter().filter(|of| of.is_fault() && share(of.by, of.name) < FAULT_SHARE_MIN);
-    let rare: Vec<&str> = rare.map(|situation| situation.name).collect();
-    assert_eq!(rare, Vec::<&str>::new(), "faults in less than a hundredth of their profile's seeds");
+    assert_eq!(found.rare(|_| true), Vec::<&str>::new(), "{RARE}");
     let played = format!("{} seeds, from {first} on, in {} minutes.", found.seeds, began.elapsed().as_secs() / 60);
     let slowest = format!("After the last fault and the last record, {}.", found.recovery());
-    format!("{INTRODUCTION}\n{played}\n{slowest}\n\n{}\n{}", coverage::table(&found.reached, share), pages::colophon())
+    format!(
+        "{INTRODUCTION}\n{played}\n{slowest}\n\n{}\n{}",
+        coverage::table(&found.reached, |of| found.percent(of)),
+        pages::colophon()
+    )
 }
 
 impl Found {
+    /// In what percentage of its profile's seeds a situation was reached.
+    fn percent(&self, Situation { by, name, .. }: &Situation) -> f64 {
+        let reached = self.within.get(&(*by, *name)).copied().unwrap_or_default();
+        reached as f64 * 100.0 / self.seeds_of.get(by).copied().unwrap_or_default().max(1) as f64
+    }
+
+    /// Those of these faults that were too rare.
+    fn rare(&self, is_one: impl Fn(&&Situation) -> bool) -> Vec<&'static str> {
+        let of = FAULTS.iter().filter(is_one).filter(|fault| self.percent(fault) < FAULT_PERCENT_MIN);
+        of.map(|fault| fault.name).collect()
+    }
+
     /// How long the slowest recovery took.
     fn recovery(&self) -> String {
         let (took, profile, seed) = self.slowest;

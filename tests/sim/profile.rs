@@ -293,7 +293,7 @@ impl Profile {
         let backlogged = separate.permille(400);
         let panics = if separate.permille(500) { separate.below(3) } else { 0 };
         // Alone, so that a task stops for this record and for no other reason.
-        let poison = panics == 0 && separate.permille(60);
+        let poison = panics == 0 && separate.permille(100);
         Self { backlogged, crashes, freezes, departures, panics, poison, protocol, ..Self::calm(random) }
     }
 
@@ -549,7 +549,7 @@ impl Profile {
             response_lost: upto(60),
             late: upto(120),
             slow: upto(100),
-            silenced: upto(8),
+            silenced: upto(16),
         };
         Self { wire, release, ..Self::wild(random) }
     }

@@ -14,7 +14,7 @@ use crate::coroutine;
 use crate::cut::Kept;
 use crate::database::Server;
 use crate::gate;
-use crate::judge::coverage::Memory;
+use crate::judge::coverage::{Memory, faults};
 pub use crate::kafka::WALL_MS;
 use crate::kafka::{Broker, Code, MS, Protocol, SECOND, Time};
 use crate::net::Links;
@@ -50,8 +50,8 @@ pub struct Wire {
     pub late: u64,
     /// The request takes up to a second.
     pub slow: u64,
-    /// The end of a transaction takes effect, and its connection stays silent for longer than ending one may take.
-    /// For any other request the response is lost.
+    /// The request takes effect, and its connection stays silent for longer than ending a transaction may take. For a
+    /// request of librdkafka's part the response is lost.
     pub silenced: u64,
 }
 
@@ -268,6 +268,7 @@ impl Process {
         *left = left.map(|left| left.saturating_sub(1));
         if *left == Some(0) {
             *left = None;
+            state.reach(faults::PANICKED);
             state.note("panic", format_args!("of process {}", self.number));
             drop(state);
             panic!("{INJECTED_PANIC}");
@@ -333,6 +334,7 @@ impl Process {
                 Fate::Silenced => Fate::ResponseLost,
                 fate => fate,
             };
+            state.suffers(fate, what);
             let delay = state.random.between(MS, 3 * SECOND);
             (there, back, fate, delay)
         };
@@ -379,6 +381,11 @@ impl State {
     /// not change the others.
     pub fn fate(&mut self) -> Fate {
         self.fate_of(self.wire)
+    }
+
+    /// Counts what happens to a request on the wire.
+    pub fn suffers(&mut self, fate: Fate, what: &str) {
+        faults::of_wire(fate, what).into_iter().for_each(|fault| self.reach(fault));
     }
 
     /// The fate of the next statement to the database, drawn in the same way.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ratchet::cluster::kafka::client;
 use ratchet::cluster::{self, DeliveryFailure, Error, ErrorKind, Message, OffsetCommit, Ticket};
 
+use crate::judge::coverage::faults;
 use crate::judge::heard;
 use crate::kafka::{Identity, MS};
 use crate::world::{self, INJECTED_PANIC, Process};
@@ -52,6 +53,7 @@ impl cluster::Producer for Producer {
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
         self.process.maybe_panic();
         if world::is_poisonous(message.value) {
+            self.process.lock().reach(faults::POISONED);
             panic!("{INJECTED_PANIC}: a poisonous record");
         }
         self.has_records = true;

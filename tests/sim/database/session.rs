@@ -6,7 +6,7 @@ use ratchet::effect::{
 };
 use ratchet::format::Token;
 
-use crate::judge::coverage;
+use crate::judge::coverage::{self, faults};
 use crate::kafka::{MS, SECOND, Time};
 use crate::lies::{Lie, is_told};
 use crate::world::{Fate, Process};
@@ -164,7 +164,15 @@ impl Client {
             let mut state = self.process.lock();
             let fate = state.link_fate();
             let serialization = state.database.troubles.serialization;
-            (fate, state.random.permille(serialization))
+            let fails = state.random.permille(serialization);
+            let fault = match fate {
+                Fate::RequestLost | Fate::Late => Some(faults::STATEMENT_LOST),
+                Fate::ResponseLost | Fate::Silenced => Some(faults::STATEMENT_UNANSWERED),
+                Fate::Slow => Some(faults::STATEMENT_SLOW),
+                Fate::Fine => None,
+            };
+            fault.into_iter().for_each(|fault| state.reach(fault));
+            (fate, fails)
         };
         self.process.pause();
         if fate == Fate::Slow {
@@ -176,6 +184,7 @@ impl Client {
             return Err(self.lose(now));
         }
         if fails && what != "claim" && what != "look" {
+            self.process.lock().reach(faults::NOT_SERIALIZED);
             return Err(Code::Serialization);
         }
         let began = now;
@@ -325,6 +334,9 @@ impl Client {
             if outcome.is_ok() {
                 self.process.lock().reach(coverage::COMMIT_UNANSWERED);
                 self.process.lock().memory.sunk(self.process.number);
+            }
+            if fate == Fate::Silenced {
+                self.process.lock().reach(faults::COMMIT_SILENT);
             }
             self.process.sleep(if fate == Fate::Silenced { SILENCE } else { MS });
             let now = self.process.now();

@@ -23,8 +23,13 @@ impl Troubles {
     /// Draws some.
     pub fn drawn(random: &mut Random) -> Self {
         let mut upto = |most: u64| if random.permille(600) { random.below(most) } else { 0 };
-        let link =
-            Wire { request_lost: upto(20), response_lost: upto(25), late: upto(20), slow: upto(20), silenced: upto(5) };
+        let link = Wire {
+            request_lost: upto(20),
+            response_lost: upto(25),
+            late: upto(20),
+            slow: upto(20),
+            silenced: upto(10),
+        };
         let (serialization, vanishing) = (upto(20), upto(600));
         let idle_max = Some(random.between(SECOND, 10 * SECOND));
         Self { link, serialization, vanishing, idle_max }

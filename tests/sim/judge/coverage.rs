@@ -2,13 +2,17 @@
 //! often each was.
 //!
 //! Most are counted where they happen (`State::reach`, called by `world`, `schedule`, `client` and `stores`), some by
-//! the judge from logs and stores, and some from the engine's log (`heard`).
+//! the judge from logs and stores, and some from the engine's log (`heard`). Those that are faults are in `faults`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::kafka::{Code, Committed, MS, Partition, State as Transaction, Target};
-use crate::world::State;
+use crate::world::{Fate, State};
+
+pub mod faults;
+
+use faults::FAULTS;
 
 /// From this many seeds of a profile on, they must reach every situation of the profile.
 pub const BIG: u64 = 5_000;
@@ -139,13 +143,6 @@ pub struct Situation {
     is_rare: bool,
 }
 
-impl Situation {
-    /// Whether it is a fault, which is caused and not only met.
-    pub fn is_fault(&self) -> bool {
-        ["the schedule does it", "the wire does it", "the link does it"].contains(&self.how)
-    }
-}
-
 const fn of(by: &'static str, name: &'static str, how: &'static str) -> Situation {
     Situation { name, how, by, is_rare: false }
 }
@@ -154,13 +151,8 @@ const fn rare(by: &'static str, name: &'static str, how: &'static str) -> Situat
     Situation { name, how, by, is_rare: true }
 }
 
-/// All situations.
-pub const SITUATIONS: &[Situation] = &[
-    of("falling", KILLED_BEFORE_STORE, "a process is killed after its commit was decided"),
-    of("falling", KILLED_RESTORING, "a process is killed while it reads a changelog"),
-    of("falling", "killed while a transaction was open", "the coordinator has one for an id of the killed process"),
-    of("falling", "killed while a commit's markers were being written", "the coordinator has one in PrepareCommit"),
-    of("falling", "an instance was frozen", "the schedule does it"),
+/// The situations that come of faults, and of what is read.
+const MET: &[Situation] = &[
     of("falling", "an owner was fenced by its successor", "a settling task initialises the id in the offset's text"),
     of("falling", FENCED, "a response is PRODUCER_FENCED or INVALID_PRODUCER_EPOCH"),
     of("falling", STALE, "TxnOffsetCommit returns ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID"),
@@ -173,19 +165,10 @@ pub const SITUATIONS: &[Situation] = &[
     of("falling", "a takeover found pending offsets", "the stable fetch returns UNSTABLE_OFFSET_COMMIT"),
     of("falling", MARKER_PENDING, "the same while the marker of a decided transaction is not written"),
     of("falling", REBALANCED_RESTORING, "a member gains or loses partitions while its process reads a changelog"),
-    of("falling", "a store lost commits in a crash", "the simulated disk goes back to an earlier state"),
-    of("falling", WIPED, "the schedule does it when everything is read"),
-    of("falling", TASK_PANICKED, "the engine logs it"),
-    of("falling", LANE_PANICKED, "the engine logs it"),
-    of("falling", LANE_GIVEN_UP, "the engine logs it"),
-    of("falling", WATCH_PANICKED, "the engine logs it"),
     of("falling", POISON_STOPPED, "the judge finds the group's offset before it, and all other partitions read"),
     of("wild", FENCED_RESTORING, "a producer is fenced while its process reads a changelog"),
     of("wild", TIMED_OUT, "the coordinator's scan ends one"),
     of("wild", ISOLATED, "the engine logs it"),
-    of("wild", MOVED_IN_COMMIT, "a request of a commit returns NOT_COORDINATOR"),
-    of("wild", FELL_BACK, "the judge sees a lower offset than before, after the schedule moved the coordinator"),
-    of("wild", "a partition had no leader", "a response is NOT_LEADER_OR_FOLLOWER"),
     of("wild", "a record without a value was read", "the judge's model reads one"),
     of("wild", "an unreadable record was set aside", "the judge's model sets one aside"),
     of("wild", "a record with headers was forwarded", "the judge's model forwards one"),
@@ -196,52 +179,25 @@ pub const SITUATIONS: &[Situation] = &[
     of("changing", "a tombstone without its delete was dropped", "the judge's model drops one"),
     of("changing", "a drop was explained", "the judge finds it in the audit topic"),
     of("changing", "the drop of a record processed before was explained", "the judge finds it in the audit topic"),
-    of("stormy", "the end of a transaction was decided, but the response was lost", "the wire does it"),
-    of("stormy", "the end of a transaction did not arrive, or not yet", "the wire does it"),
-    of("stormy", "the end of a transaction arrived late", "EndTxn arrives after its connection broke"),
-    of("stormy", LATE_OFFSETS, "TxnOffsetCommit arrives after its connection broke"),
-    of("stormy", "the end of a transaction was decided, but its connection fell silent", "the wire does it"),
     of("stormy", "a commit's outcome stayed unknown", "the producer's call ends without a response"),
     of("stormy", UNKNOWN_COMMIT, "the same, and the coordinator committed in the end"),
     of("stormy", UNKNOWN_ABORT, "the same, and the coordinator aborted in the end, or never decided"),
     of("stormy", CLAIM_FAILED, "a commit of offsets only that names an owner fails"),
     of("stormy", RELEASE_FAILED, "a commit of offsets only that names no owner fails"),
-    of("sick", "a disk was full", "the schedule does it"),
     of("sick", FULL_AT_COMMIT, "the engine logs it between a commit and its next wait"),
-    of("sick", "a store was damaged", "the schedule does it"),
     of("sick", DAMAGE_MET, "the engine logs it"),
     of("sick", REBUILT, "the engine logs it"),
-    of("sick", "an old copy of a store was put back", "the schedule does it"),
-    of("sick", "the folders of two stores were swapped", "the schedule does it"),
-    of("sick", "a disk was lost", "the schedule does it"),
-    of("upset", "the group was reset", "the schedule does it"),
     of("upset", RESET_MET, "the engine logs it"),
-    of("upset", "the group was deleted", "the schedule does it"),
     of("upset", DELETED_MET, "the engine logs it"),
-    of("upset", "the changelog was truncated", "the schedule does it"),
-    of("upset", "the changelog was recreated", "the schedule does it"),
-    of("upset", "the changelog was deleted", "the schedule does it"),
-    of("upset", "the changelog lost its last records", "the schedule does it"),
-    of("upset", "the changelog lost its last records while tasks were running", "the schedule does it"),
     of("upset", TAIL_MISSED, "the engine logs it"),
     rare("upset", TAIL_REGROWN, "the engine logs it"),
     of("upset", REFUSED, "the engine logs it"),
     of("upset", LOSS_REFUSED, "not everything is read after a loss"),
-    of("uprooted", "the input lost records that had been read", "the schedule does it"),
-    of("uprooted", "the input lost unread records", "the schedule does it"),
-    of("uprooted", "the input was recreated", "the schedule does it"),
-    of("uprooted", "partitions were added to the input", "the schedule does it"),
-    of("uprooted", "the group was set to the end of the input, skipping records", "the schedule does it"),
-    of("odd", "a wall clock was set", "the schedule does it"),
     of("odd", "a record from the far future was set aside", "the judge's model does it"),
     of("odd", MARKER_READ, "a takeover asks brokers that do not name the latest timestamp"),
     of("forgetful", CLOCK_DOUBTED, "the engine logs it"),
-    of("forgetful", "an instance was replaced by one of another release", "the schedule does it"),
     of("forgetful", TWO_RELEASES, "position records of one partition name owners of both"),
     of("stormy", OTHER_RULES_REFUSED, "its preflight reports it"),
-    of("odd", "a transaction of the input was aborted", "the schedule does it"),
-    of("odd", "the cleaner removed records of the changelog", "a compaction removes some"),
-    of("swept", "the cleaner removed tombstones of the changelog", "a compaction removes some"),
     of("forgetful", SWEEP_ABORTED, "an aborted changelog record has no value"),
     of("uprooted", RANGES_MET, "the engine logs it"),
     of("epochal", SCOPES_MET, "the engine logs it"),
@@ -250,9 +206,6 @@ pub const SITUATIONS: &[Situation] = &[
     of("epochal", EPOCH_CHANGED, "a position record names several scopes"),
     of("sunk", CLAIM_WAITED, "the row is locked as a claim arrives"),
     of("sunk", STATEMENT_WAITED, "a row is locked as a statement arrives"),
-    of("sunk", COMMIT_LOST, "the link does it"),
-    of("sunk", COMMIT_LATE, "the link does it"),
-    of("sunk", COMMIT_UNANSWERED, "the link does it"),
     of("sunk", RECORD_REFUSED, "the driver says it"),
     of("sunk", REFUSED_AT_COMMIT, "the driver says it"),
     of("sunk", ROW_FENCED, "the driver says it"),
@@ -263,25 +216,16 @@ pub const SITUATIONS: &[Situation] = &[
     of("sunk", SET_ASIDE_BY_SINK, "the judge's model does it"),
     of("sunk", SINK_BEHIND, "the engine logs it"),
     of("sunk", DONE_AGAIN, "the judge finds the same transactions in both, although some were lost"),
-    of("sunk", "the database was down", "the schedule does it"),
-    of("sunk", "a table of the database was missing", "the schedule does it"),
-    of("sunk", "the database failed over and lost its last commits", "the schedule does it"),
-    of("sunk", "an older backup of the database was restored", "the schedule does it"),
     of("shared", IN_INBOX, "the judge finds it explained"),
     of("returned", RETURNED, "the judge finds it in the topic for results"),
     of("gated", GATE_DROPPED, "the judge misses it in the output of one partition, and finds it in another's"),
     of("gated", GATE_OWN, "it answers so"),
-    of("gated", GATE_UNHEARD, "the link does it"),
-    of("gated", GATE_DOWN, "a question finds it down"),
     of("gated", GATE_TAKEN_BACK, "it is asked to"),
-    of("called", OUTAGE, "the schedule does it"),
     of("called", DECLINED, "the judge finds its dead letter"),
     of("called", IN_DOUBT, "the judge finds its dead letter"),
     of("called", DOUBTED_AND_DONE, "the same, and the provider has acted"),
     of("called", GIVEN_UP, "the judge finds its dead letter"),
     of("called", ACTED_TWICE, "the provider's books say so"),
-    of("called", COMMANDED, "the schedule does it"),
-    of("called", MET_BY_RECORD, "the schedule does it"),
     of("called", SETTLED_BY_HAND, "the judge finds it acknowledged"),
     of("called", FORGOTTEN_BY_HAND, "the judge finds it acknowledged"),
     of("called", SENT_MEANWHILE, "the driver sends it within the producer's commit"),
@@ -297,27 +241,30 @@ pub const SITUATIONS: &[Situation] = &[
     of("called_odd", TRUNCATE_CALLED, "the judge finds its end"),
     of("called_odd", DELETE_CALLED, "the judge finds its end"),
     of("called_odd", TOMBSTONE_PASSED, "the judge's model forwards one"),
-    of("called_odd", VANISHED, "the schedule does it"),
     of("called_odd", DONE_UNSAID, "the provider's books say so, and the judge finds no end"),
     of("handled", ABANDONED, "its lane does it"),
     of("handled", RUN_AGAIN, "an attempt begins with a journal"),
     of("handled", OVERDUE, "its task gives the attempt up"),
-    of("handled", STEP_DROPPED, "its function does it"),
     of("handled", DROPPED_IN_COMMIT, "its attempt is over before its lane says that it goes on"),
     of("handled", STEP_TWICE, "the provider's books say so"),
     of("handled", STEPS_DONE, "the judge finds the end of a record with several"),
     of("handled", UNDONE, "the same of a record that was refused"),
 ];
 
+/// All situations.
+pub fn situations() -> impl Iterator<Item = &'static Situation> {
+    FAULTS.iter().chain(MET)
+}
+
 /// The situations of a profile that its seeds have not reached.
 pub fn missing(kind: &str, reached: &BTreeMap<&'static str, u64>) -> Vec<&'static str> {
-    let wanted = SITUATIONS.iter().filter(|situation| situation.by == kind);
+    let wanted = situations().filter(|situation| situation.by == kind);
     wanted.map(|situation| situation.name).filter(|name| !reached.contains_key(name)).collect()
 }
 
 /// The situations that this many seeds of all profiles in turn have not reached, and should have.
 pub fn missing_of_all(seeds: u64, reached: &BTreeMap<&'static str, u64>) -> Vec<&'static str> {
-    let wanted = SITUATIONS.iter().filter(|situation| !situation.is_rare || seeds >= BIG_OF_RARE);
+    let wanted = situations().filter(|situation| !situation.is_rare || seeds >= BIG_OF_RARE);
     wanted.map(|situation| situation.name).filter(|name| !reached.contains_key(name)).collect()
 }
 
@@ -327,21 +274,25 @@ pub fn report(reached: &BTreeMap<&'static str, u64>) -> Vec<String> {
         let times = reached.get(name).copied().unwrap_or_default();
         if how.is_empty() { format!("{times:>8} times {name}") } else { format!("{times:>8} times {name}: {how}") }
     };
-    let listed = SITUATIONS.iter().map(|situation| line(situation.name, situation.how));
-    let is_listed = |name: &str| SITUATIONS.iter().any(|situation| situation.name == name);
+    let listed = situations().map(|situation| line(situation.name, situation.how));
+    let is_listed = |name: &str| situations().any(|situation| situation.name == name);
     let others = reached.keys().filter(|name| !is_listed(name)).map(|name| line(name, ""));
     listed.chain(others).collect()
 }
 
-/// Every listed situation with its count, and its `share` of a profile's seeds, as a table.
-pub fn table(reached: &BTreeMap<&'static str, u64>, share: impl Fn(&'static str, &'static str) -> f64) -> String {
-    let row = |Situation { name, how, by, .. }: &Situation| {
-        let (times, percent) = (reached.get(name).copied().unwrap_or_default(), share(by, name) * 100.0);
+/// Every listed situation with its count, and the percentage of its profile's seeds that reached it, as tables: of the
+/// faults, and of the others.
+pub fn table(reached: &BTreeMap<&'static str, u64>, percent: impl Fn(&Situation) -> f64) -> String {
+    let row = |situation: &Situation| {
+        let Situation { name, how, by, .. } = situation;
+        let (times, percent) = (reached.get(name).copied().unwrap_or_default(), percent(situation));
         format!("| {name} | {how} | `{by}` | {times} | {percent:.1} % |\n")
     };
-    let rows: String = SITUATIONS.iter().map(row).collect();
-    let head = "| situation | how it is recognised | meant for | times | of its seeds |\n|---|---|---|---:|---:|\n";
-    format!("{head}{rows}")
+    let rows = |all: &[Situation]| -> String { all.iter().map(row).collect() };
+    let head = |what: &str| {
+        format!("| {what} | how it is recognised | meant for | times | of its seeds |\n|---|---|---|---:|---:|\n")
+    };
+    format!("{}{}\n{}{}", head("fault"), rows(FAULTS), head("situation"), rows(MET))
 }
 
 /// What a world remembers to recognise situations.
@@ -401,6 +352,11 @@ impl Memory {
         *self.decided.entry(process).or_default() += 1;
     }
 
+    /// Whether there are any.
+    pub fn has_decided(&self, process: usize) -> bool {
+        self.decided.get(&process).is_some_and(|decided| *decided > 0)
+    }
+
     /// The response has arrived.
     pub fn responded(&mut self, process: usize) {
         if let Some(decided) = self.decided.get_mut(&process) {
@@ -428,7 +384,7 @@ impl State {
         if self.has(process, Transaction::PrepareCommit) {
             self.reach("killed while a commit's markers were being written");
         }
-        if self.memory.decided.get(&process).is_some_and(|decided| *decided > 0) {
+        if self.memory.has_decided(process) {
             self.reach(KILLED_BEFORE_STORE);
         }
         if self.memory.is_restoring(process) {
@@ -442,11 +398,15 @@ impl State {
         }
         self.memory.readers.remove(&process);
         self.memory.decided.remove(&process);
-        let vanishing = self.database.troubles.vanishing;
-        if self.database.knows(process) && !self.random.permille(vanishing) {
-            let at = self.now() + self.random.between(1, MS);
-            self.database.hang_up(process, at);
+        if !self.database.knows(process) {
+            return;
         }
+        let vanishing = self.database.troubles.vanishing;
+        if self.random.permille(vanishing) {
+            return self.reach(faults::DEATH_UNNOTICED);
+        }
+        let at = self.now() + self.random.between(1, MS);
+        self.database.hang_up(process, at);
     }
 
     /// A member is notified that this many partitions come or go.

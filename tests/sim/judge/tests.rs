@@ -11,7 +11,7 @@ use super::bytes::{Position, STORE_META_KEY, Token};
 use super::model::State;
 use super::*;
 use crate::input::InputKind;
-use crate::profile::Upheaval;
+use crate::profile::{Profile, Upheaval};
 use crate::stores::Stores;
 
 mod play;
@@ -454,11 +454,13 @@ fn losing_a_store_before_another_is_whole_is_caught() {
 
 #[test]
 fn situation_names_are_unique() {
-    let mut names: Vec<&str> = coverage::SITUATIONS.iter().map(|situation| situation.name).collect();
-    let reached: BTreeMap<&'static str, u64> = coverage::SITUATIONS.iter().map(|one| (one.name, 1)).collect();
+    let mut names: Vec<&str> = coverage::situations().map(|situation| situation.name).collect();
+    let reached: BTreeMap<&'static str, u64> = coverage::situations().map(|one| (one.name, 1)).collect();
     assert_eq!(names.len(), reached.len());
+    let is_unknown = |profile: &&str| Profile::named(profile).is_none();
+    assert_eq!(coverage::situations().map(|one| one.by).find(is_unknown), None);
     assert_eq!(coverage::missing("sick", &reached), Vec::<&str>::new());
     names.retain(|name| coverage::missing("sick", &BTreeMap::new()).contains(name));
     assert!(names.contains(&"a disk was full"));
-    assert_eq!(coverage::report(&BTreeMap::from([("other", 2)])).len(), coverage::SITUATIONS.len() + 1);
+    assert_eq!(coverage::report(&BTreeMap::from([("other", 2)])).len(), coverage::situations().count() + 1);
 }

@@ -154,10 +154,10 @@ impl State {
         let incoming = Incoming::read(&frame).expect("the client sends requests");
         let (there, what, now) = (self.latency(), speech::name(&incoming), self.now());
         let fate = match self.fate() {
-            Fate::Silenced if what != "end commit" => Fate::ResponseLost,
             Fate::Late if matches!(what, "fetch" | "find out" | "epoch ends") => Fate::RequestLost,
             fate => fate,
         };
+        self.suffers(fate, what);
         let delay = self.random.between(MS, 3 * SECOND);
         match fate {
             Fate::RequestLost | Fate::Late => {
@@ -236,8 +236,10 @@ impl State {
             Reply::Now(bytes) => bytes,
             Reply::Later(mut fetch) => {
                 fetch.scant = self.scant();
-                if sent.fate == Fate::ResponseLost {
-                    return self.cut(end, MS);
+                match sent.fate {
+                    Fate::ResponseLost => return self.cut(end, MS),
+                    Fate::Silenced => return self.cut(end, SILENCE),
+                    _ => {}
                 }
                 if let Some(connection) = self.links.connections.get_mut(&end) {
                     connection.waits = Some(fetch);

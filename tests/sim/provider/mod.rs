@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use ratchet::effect::call::{AttemptOutcome, RetryAfter, Status};
 use ratchet::effect::provider::{AttemptEnd, Body};
 
+use crate::judge::coverage::faults;
 use crate::kafka::{SECOND, Time};
 use crate::random::Random;
 use crate::world::Wire;
@@ -69,7 +70,7 @@ impl Troubles {
         let mut upto = |most: u64| if random.permille(600) { random.below(most) } else { 0 };
         let link =
             Wire { request_lost: upto(60), response_lost: upto(60), late: upto(60), slow: upto(40), silenced: 0 };
-        let (busy, throttled, failing, broken, slow) = (upto(80), upto(60), upto(60), upto(10), upto(40));
+        let (busy, throttled, failing, broken, slow) = (upto(80), upto(60), upto(60), upto(40), upto(40));
         Self { link, busy, throttled, failing, broken, slow, ..Self::default() }
     }
 
@@ -175,6 +176,8 @@ pub struct Server {
     pub late: Vec<Vec<u8>>,
     /// Whether nothing was ever wrong with it but that it was down.
     pub is_reliable: bool,
+    /// Situations reached, and how often.
+    pub reached: BTreeMap<&'static str, u64>,
 }
 
 impl Server {
@@ -195,6 +198,7 @@ impl Server {
             troubles: Troubles::default(),
             late: Vec::new(),
             is_reliable: false,
+            reached: BTreeMap::new(),
         }
     }
 
@@ -233,6 +237,11 @@ impl Server {
     pub fn calm_down(&mut self) {
         self.troubles = Troubles::default();
         self.down_until = 0;
+    }
+
+    /// Counts a situation.
+    fn reach(&mut self, situation: &'static str) {
+        *self.reached.entry(situation).or_default() += 1;
     }
 
     fn client(&mut self) -> u64 {
@@ -289,6 +298,9 @@ impl Server {
                 }
                 Some(Remembered { answer: Some((status, said)), .. }) => {
                     let (status, said) = (*status, said.clone());
+                    if status == 500 {
+                        self.reach(faults::FAILURE_REPEATED);
+                    }
                     return self.answer(request, status, said, true);
                 }
                 Some(Remembered { answer: None, .. }) => return self.answer(request, 409, Vec::new(), false),
@@ -302,9 +314,11 @@ impl Server {
         let Troubles { busy, throttled, failing, broken, slow, knows_again, .. } = self.troubles;
         let drawn = self.random.below(1000);
         if drawn < busy {
+            self.reach(faults::BUSY);
             return self.answer(request, 503, Vec::new(), false);
         }
         if drawn < busy + throttled {
+            self.reach(faults::THROTTLED);
             return self.answer(request, 429, Vec::new(), false);
         }
         if knows_again && request.key.is_none() && self.acts.iter().any(|act| act.asked == request.body) {
@@ -314,10 +328,13 @@ impl Server {
             self.remember(&request, Some((422, b"declined".to_vec())));
             return self.answer(request, 422, b"declined".to_vec(), false);
         }
-        if drawn < busy + throttled + failing && self.random.permille(500) {
+        let fails = drawn < busy + throttled + failing;
+        if fails && self.random.permille(500) {
+            self.reach(faults::FAILED_BEFORE);
             return self.answer(request, 500, Vec::new(), false);
         }
-        if drawn < busy + throttled + failing + broken {
+        if !fails && drawn < busy + throttled + failing + broken {
+            self.reach(faults::FAILED_FOR_GOOD);
             self.remember(&request, Some((500, Vec::new())));
             return self.answer(request, 500, Vec::new(), false);
         }
@@ -326,14 +343,17 @@ impl Server {
         self.acts.push(Act { key: key.clone(), asked: body.clone(), serial, at: self.now });
         let said = format!(r#"{{"serial":{serial}}}"#).into_bytes();
         if self.random.permille(slow) {
+            self.reach(faults::TOOK_LONG);
             self.remember(&request, None);
             let at = self.now + TIMEOUT / 2 + self.random.below(2 * TIMEOUT);
             return self.at(at, Event::Done(request, 201, said));
         }
         self.remember(&request, Some((201, said.clone())));
         // It has acted, and says otherwise.
-        let status = if drawn < busy + throttled + failing { 500 } else { 201 };
-        self.answer(request, status, said, false);
+        if fails {
+            self.reach(faults::FAILED_AFTER);
+        }
+        self.answer(request, if fails { 500 } else { 201 }, said, false);
     }
 
     fn remember(&mut self, request: &Request, answer: Option<(u16, Vec<u8>)>) {

@@ -13,7 +13,7 @@ use ratchet::effect::call::{AttemptOutcome, RetryAfter, Status};
 use ratchet::effect::provider::{AttemptEnd, Body};
 use ratchet::provider::handler::{Key, StepOutcome};
 
-use crate::judge::coverage;
+use crate::judge::coverage::{self, faults};
 use crate::kafka::{MS, Partition, SECOND, Time};
 use crate::world::{Fate, INJECTED_PANIC, Process, State};
 
@@ -108,6 +108,7 @@ impl Outside {
             let mut state = self.process.lock();
             let super::Troubles { panicking, dawdling, .. } = state.provider.troubles;
             if state.random.permille(panicking) {
+                state.reach(faults::HANDLER_PANICKED);
                 state.note("panic", format_args!("of a handler"));
                 drop(state);
                 panic!("{INJECTED_PANIC}");
@@ -115,6 +116,7 @@ impl Outside {
             if !state.random.permille(dawdling) {
                 return;
             }
+            state.reach(faults::HANDLER_SLOW);
             let at = state.now() + state.random.below(TIMEOUT + TIMEOUT / 4);
             state.provider.at(at, Event::Mail(self.client, number, Mail::Alarm));
         }
@@ -153,6 +155,11 @@ impl Outside {
             2 => Some(StepError::unknown("the step takes too long")),
             _ => None,
         }
+    }
+
+    /// Counts a situation.
+    pub fn reach(&self, situation: &'static str) {
+        self.process.lock().reach(situation);
     }
 
     /// A step begins.
@@ -287,6 +294,7 @@ impl Drop for Session<'_> {
 impl Server {
     /// Sends a request on its way, which takes `there`; one that is late takes longer by `delay`.
     pub(super) fn send(&mut self, request: Request, fate: Fate, (there, delay): (Time, Time)) {
+        faults::of_call(fate).into_iter().for_each(|fault| self.reach(fault));
         let sent_at = request.sent_at;
         let there = match fate {
             Fate::Slow => there + delay / 3,
@@ -309,6 +317,7 @@ impl Server {
 
     /// The same for a statement to the database.
     fn carry(&mut self, statement: Statement, fate: Fate, (arrives_at, delay): (Time, Time)) {
+        faults::of_row(fate).into_iter().for_each(|fault| self.reach(fault));
         let Statement { client, number, .. } = statement;
         let is_heard = matches!(fate, Fate::Fine | Fate::Slow);
         if !is_heard {

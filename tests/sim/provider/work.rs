@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ratchet::provider::handler::{Function, StepOutcome};
 use ratchet::{Record, Reply, StepError, Steps};
 
+use crate::judge::coverage::faults;
 use crate::random::Random;
 
 use super::outside::{Asked, Known, Outside};
@@ -99,6 +100,9 @@ async fn work(outside: &Arc<Outside>, record: &Record, steps: &mut Steps) -> Res
                 None => continue,
             },
         };
+        if came.as_ref().is_err_and(StepError::is_rejected) {
+            outside.reach(faults::STEP_REFUSED);
+        }
         match came {
             Ok(serial) => learn(&known, name, Known::Done(serial.to_string())),
             Err(error) if error.is_rejected() && *goes_on => {
@@ -120,6 +124,7 @@ async fn work(outside: &Arc<Outside>, record: &Record, steps: &mut Steps) -> Res
         }
     }
     if plan.is_refused_at_end {
+        outside.reach(faults::HANDLER_REFUSED);
         return Err(StepError::rejected("the whole is refused"));
     }
     let known = known.lock().unwrap_or_else(PoisonError::into_inner).clone();

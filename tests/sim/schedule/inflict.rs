@@ -6,9 +6,9 @@ use crate::database::Blow;
 use crate::input;
 use crate::instance::Instance;
 use crate::judge;
-use crate::judge::coverage;
+use crate::judge::coverage::{self, faults};
 use crate::judge::stores::{Held, Life};
-use crate::kafka::{MS, Partition, Role, SECOND};
+use crate::kafka::{MS, Partition, Role, SECOND, Time};
 use crate::profile::Release;
 
 use super::{Fault, Run};
@@ -19,9 +19,14 @@ impl Run<'_> {
         self.world.lock().note("fault", format_args!("{fault:?}"));
         let now = self.world.lock().now();
         match fault {
-            Fault::Crash(who) => self.kill(who),
+            Fault::Crash(who) => self.crash(who),
+            Fault::CrashInCommit(who, until) if now < until && !self.has_committed(who) => {
+                self.faults.push((until.min(now + MS / 5), fault));
+                self.faults.sort_by_key(|fault| std::cmp::Reverse(*fault));
+            }
+            Fault::CrashInCommit(who, _) => self.crash(who),
             Fault::Start(who) => {
-                if self.instances[who].as_ref().is_some_and(|instance| !instance.stop.load(Ordering::Relaxed)) {
+                if !self.is_leaving(who) {
                     return;
                 }
                 if self.profile.is_undisturbed() && self.is_at_work(who) {
@@ -38,7 +43,12 @@ impl Run<'_> {
                     self.world.lock().processes[instance.process.number].frozen_until = now + length;
                 }
             }
-            Fault::Depart(who) => self.stop(who),
+            Fault::Depart(who) => {
+                if !self.is_leaving(who) {
+                    self.world.lock().reach(faults::LEFT);
+                }
+                self.stop(who);
+            }
             // Before anything was committed, other rules are as good as these.
             Fault::Replace(_) if self.profile.release == Some(Release::Rules) && !self.all_have_committed() => {}
             Fault::Replace(who) => {
@@ -52,18 +62,21 @@ impl Run<'_> {
                 self.stop(who);
             }
             Fault::TransactionsMove(length) => {
-                self.world.lock().broker.take_away(Role::TransactionCoordinator, now + length)
+                self.take_away(Role::TransactionCoordinator, length, faults::TRANSACTIONS_MOVED)
             }
-            Fault::GroupsMove(length) => self.world.lock().broker.take_away(Role::GroupCoordinator, now + length),
+            Fault::GroupsMove(length) => self.take_away(Role::GroupCoordinator, length, faults::GROUP_MOVED),
             Fault::GroupsFallBack(length) => {
                 let mut state = self.world.lock();
                 self.history.look(&state.broker);
                 state.broker.take_away(Role::GroupCoordinator, now + length);
-                self.fell_back |= state.broker.groups.fall_back(input::GROUP) > 0;
+                if state.broker.groups.fall_back(input::GROUP) > 0 {
+                    self.fell_back = true;
+                    state.reach(faults::GROUP_FELL_BACK);
+                }
             }
             Fault::Leaderless(topic, partition, length) => {
-                let role = Role::Leader(Partition::new(topic, partition));
-                self.world.lock().broker.take_away(role, now + length);
+                let fault = if topic == input::CONTROL { faults::NO_CONTROL } else { faults::LEADERLESS };
+                self.take_away(Role::Leader(Partition::new(topic, partition)), length, fault);
             }
             Fault::Compact(partition, rest) => {
                 let mut state = self.world.lock();
@@ -111,6 +124,33 @@ impl Run<'_> {
             Fault::Vanish(partition, rest) => self.vanish(partition, rest),
             Fault::Calm => self.calm_down(),
         }
+    }
+
+    /// Nobody has this role for this time.
+    fn take_away(&self, role: Role, length: Time, fault: &'static str) {
+        let mut state = self.world.lock();
+        state.reach(fault);
+        let until = state.now() + length;
+        state.broker.take_away(role, until);
+    }
+
+    /// Kills a process at once, if there is one.
+    fn crash(&mut self, who: usize) {
+        if self.instances[who].is_some() {
+            self.world.lock().reach(faults::KILLED);
+        }
+        self.kill(who);
+    }
+
+    /// Whether a commit of an instance was decided, and the instance has not heard of it.
+    fn has_committed(&self, who: usize) -> bool {
+        let Some(instance) = &self.instances[who] else { return false };
+        self.world.lock().memory.has_decided(instance.process.number)
+    }
+
+    /// Whether an instance was asked to stop, or is not there.
+    fn is_leaving(&self, who: usize) -> bool {
+        self.instances[who].as_ref().is_none_or(|instance| instance.stop.load(Ordering::Relaxed))
     }
 
     /// Something happens to the database.

@@ -111,7 +111,6 @@ impl Run<'_> {
         let heard = heard::take();
         self.history.refused(heard.refused);
         self.history.start_refused |= heard.start_refused;
-        heard.seen.into_iter().for_each(|(situation, times)| *state.reached.entry(situation).or_default() += times);
         let now = state.now();
         state.database.advance(now);
         let (behind, ahead) = (heard.behind, heard.ahead);
@@ -120,6 +119,9 @@ impl Run<'_> {
         self.history.gate_kept_all = self.profile.gate.flushes == 0;
         self.history.gate_strays = std::mem::take(&mut state.gate.strays);
         state.provider.advance(now);
+        let reached = std::mem::take(&mut state.provider.reached);
+        let of_judge = heard.seen.into_iter();
+        of_judge.chain(reached).for_each(|(what, times)| *state.reached.entry(what).or_default() += times);
         let called = self.called(state).map(|called| called.after_stops(heard.at_calls));
         self.history.calls(called);
         let mut late = judge::liveness(&state.broker, &self.history);

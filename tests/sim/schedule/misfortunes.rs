@@ -16,7 +16,11 @@ impl Fault {
     /// The instance concerned, if it is only one.
     fn instance(&self) -> Option<usize> {
         match self {
-            Self::Crash(who) | Self::Freeze(who, _) | Self::Depart(who) | Self::Start(who) => Some(*who),
+            Self::Crash(who)
+            | Self::CrashInCommit(who, _)
+            | Self::Freeze(who, _)
+            | Self::Depart(who)
+            | Self::Start(who) => Some(*who),
             Self::Replace(who) | Self::Return(who) => Some(*who),
             Self::Clock(who, _) | Self::Disk(who, _) | Self::Panic(who, _) => Some(*who),
             _ => None,
@@ -52,7 +56,11 @@ pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
     let mut all = Vec::new();
     for _ in 0..crashes {
         let (when, who) = (at(random), some(random));
-        all.push(vec![(when, Fault::Crash(who)), (when + random.below(3 * SECOND), Fault::Start(who))]);
+        let back = when + random.below(3 * SECOND);
+        // Drawn separately, so that other draws stay the same.
+        let in_commit = random.clone().permille(150);
+        let crash = if in_commit { Fault::CrashInCommit(who, back) } else { Fault::Crash(who) };
+        all.push(vec![(when, crash), (back, Fault::Start(who))]);
     }
     for _ in 0..freezes {
         all.push(vec![(at(random), Fault::Freeze(some(random), random.between(50 * MS, 6 * SECOND)))]);
