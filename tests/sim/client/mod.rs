@@ -21,6 +21,7 @@ use ratchet::record::TopicPartition;
 
 use crate::kafka::{Broker, Code, Isolation, MS, Partition, Record, SECOND, Settings, Time};
 use crate::net::Nets;
+use crate::random::Random;
 use crate::speech::{PORT, host};
 use crate::world::{Broken, Process};
 
@@ -114,14 +115,21 @@ impl Clients {
             reconnect_backoff_max: millis(500),
             ..brokers::Settings::default()
         };
-        let fetch = FetchSettings { request_timeout: millis(2_000), ..FetchSettings::default() };
+        // From a separate generator, so that other draws stay the same. Few bytes leave no room for some partitions of a
+        // response that are not empty.
+        let mut separate = Random::new(process.lock().random.clone().next());
+        let usual = FetchSettings::default();
+        let max_bytes = [usual.max_bytes, usual.max_bytes, 4_000, 1_000][separate.below(4) as usize];
+        let fetch = FetchSettings { request_timeout: millis(2_000), max_bytes, ..usual };
+        // Records of a partition are in several batches that are under way at the same time, now and then in many.
+        let batch_bytes = [1_000, 1_000, 1_000, 200][separate.below(4) as usize];
         let transaction_timeout = Duration::from_micros(TRANSACTION_TIMEOUT);
         let write = WriteSettings {
             transaction_timeout,
             delivery_timeout: millis(2_000),
             request_timeout: transaction_timeout - millis(100),
             linger: millis(1),
-            batch_bytes: 1_000,
+            batch_bytes,
             // The topics bound records.
             message_bytes_max: 16 << 20,
             ..WriteSettings::default()
