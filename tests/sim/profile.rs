@@ -491,8 +491,12 @@ impl Profile {
     pub fn called_unsure(random: &mut Random) -> Self {
         let (coarse, departures) = ([3, 6, 12][random.below(3) as usize], random.between(3, 7));
         let unsure = provider::Troubles::unsure(random);
-        let (way, throttled, outages, clocks) =
-            (random.below(3), random.between(300, 800), random.between(3, 9), random.between(3, 9));
+        let (way, throttled, outages, clocks) = (
+            [0, 1, 1, 2, 2][random.below(5) as usize],
+            random.between(300, 800),
+            random.between(3, 9),
+            random.between(3, 9),
+        );
         let calls = match way {
             0 => input::Calls::MESSAGES[random.below(2) as usize],
             1 => input::Calls::GRANTED_SOON,
@@ -517,7 +521,11 @@ impl Profile {
         let all = input::Calls::HANDLED_SOON;
         let input = input::InputKind::Called(all[random.below(all.len() as u64) as usize]);
         let coarse = [12, 40, 60][random.below(3) as usize];
-        let provider = provider::Troubles::unsure(random).of_handlers(random);
+        let mut provider = provider::Troubles::unsure(random).of_handlers(random);
+        // Many attempts that have certainly not begun.
+        if random.permille(400) {
+            provider.throttled = random.between(200, 600);
+        }
         let drawn = Self::handled(random);
         let upheaval = drawn.upheaval.filter(|upheaval| *upheaval == Upheaval::GroupReset);
         Self { input, provider, coarse, upheaval, vanishings: 0, conflicts: 0, ..drawn }
@@ -549,7 +557,7 @@ impl Profile {
             response_lost: upto(60),
             late: upto(120),
             slow: upto(100),
-            silenced: upto(16),
+            silenced: upto(30),
         };
         Self { wire, release, ..Self::wild(random) }
     }

@@ -80,7 +80,7 @@ impl Troubles {
         let link =
             Wire { request_lost: upto(60), response_lost: upto(300), late: upto(60), slow: upto(40), silenced: 0 };
         let (busy, throttled, failing, slow) = (upto(100), upto(60), upto(200), upto(500));
-        Self { link, busy, throttled, failing, slow, ..Self::default() }
+        Self { link, busy, throttled, failing: failing / 2, broken: failing / 2, slow, ..Self::default() }
     }
 
     /// The same for those that handlers call, who are themselves at fault at times.
