@@ -274,7 +274,10 @@ fn altered_columns_are_noticed() {
     assert_eq!(task.commit(&mut *session, &all("abc")), Ok(vec![]));
     database.run("alter table t alter v type varchar(9); alter table u alter x type varchar(9)");
     // A refusal by what was prepared before is not the last word.
-    assert_transient(task.commit(&mut *session, &all("abcdef")).expect_err("it is refused once"), "not at the second attempt");
+    assert_transient(
+        task.commit(&mut *session, &all("abcdef")).expect_err("it is refused once"),
+        "not at the second attempt",
+    );
     assert_eq!(task.commit(&mut *session, &all("abcdef")), Ok(vec![]));
     database.run("alter table u add y int");
     session.look(&[key(0)]).expect("it answers");

@@ -226,7 +226,7 @@ impl Profile {
             input: input::InputKind::Versions,
             odd_records: true,
             backlogged: false,
-            partitions: random.between(2, 4) as i32,
+            partitions: random.between(2, 4),
             instances: 2,
             lanes: random.between(1, 2) as usize,
             records: random.between(50, 300),
