@@ -34,16 +34,17 @@ pub mod redis {
     pub use crate::redis_address::{Address, check_url};
 }
 
-/// What topologies ask of the room `effect`, without its drivers.
+/// What topologies ask of the room `effect`.
 pub mod effect {
     pub use crate::effect_call as call;
+}
 
-    pub mod postgres {
-        pub use crate::postgres_verb::{VERBS, check_verb as check_sql};
+/// What topologies ask of the room `postgres`.
+pub mod postgres {
+    pub use crate::postgres_verb::{VERBS, check_verb as check_sql};
 
-        pub fn check_url(url: &str) -> Result<(), String> {
-            crate::postgres_url::Target::read(url).map(drop).map_err(|error| error.to_string())
-        }
+    pub fn check_url(url: &str) -> Result<(), String> {
+        crate::postgres_url::Target::read(url).map(drop).map_err(|error| error.to_string())
     }
 }
 
