@@ -10,9 +10,9 @@
 //! `wire::edge`. The first [`FREE`] attempts in a row at an address are made at once; further attempts are [`SPACING`]
 //! apart. Any answer from the address releases all attempts that wait.
 //!
-//! Invariants: no thread waits longer than [`THREAD_WAIT_MAX`], so that the threads of a client whose broker is gone still
-//! serve the client. If more than [`THREAD_WAIT_MAX`] / [`SPACING`] threads wait, attempts are closer together. What waits
-//! without a thread waits for its turn.
+//! Invariants: no attempt waits longer than its caller allows: [`THREAD_WAIT_MAX`], so that the threads of a client whose
+//! broker is gone still serve the client, or half of the time for opening a connection. If more attempts wait than have
+//! their turn in this time, attempts are closer together.
 //!
 //! **Failure**: none. A thread that panics with the lock held leaves at worst an attempt uncounted.
 #![expect(clippy::disallowed_methods, reason = "sockets are opened by the real clock, whatever time it is for a lane")]
@@ -109,8 +109,8 @@ impl Contact {
         }
     }
 
-    /// Admits an attempt to open a connection, for now or later; `wait_max` is the longest wait, if there is one.
-    pub fn admit(&self, address: &str, now: Instant, wait_max: Option<Duration>) -> Admitted {
+    /// Admits an attempt to open a connection, for now or later, in `wait_max` at most.
+    pub fn admit(&self, address: &str, now: Instant, wait_max: Duration) -> Admitted {
         let mut tried = self.tried();
         if !tried.addresses.contains_key(address) {
             if tried.addresses.len() >= ADDRESSES_MAX {
@@ -122,10 +122,8 @@ impl Contact {
         }
         let Some(series) = tried.addresses.get_mut(address) else { return Admitted { at: now, series: 0 } };
         series.attempts = series.attempts.saturating_add(1);
-        let turn = if series.attempts <= FREE { now } else { series.next.max(now) };
-        let at = wait_max.map_or(turn, |wait_max| turn.min(now + wait_max));
-        // Attempts that do not wait for their turn do not delay others.
-        series.next = series.next.max(at + SPACING);
+        let at = if series.attempts <= FREE { now } else { series.next.clamp(now, now + wait_max) };
+        series.next = at + SPACING;
         Admitted { at, series: series.number }
     }
 
@@ -182,7 +180,7 @@ mod tests {
 
     /// When attempts may be made that are asked for at this time, after it.
     fn waits(contact: &Contact, now: Instant, count: u32) -> Vec<Duration> {
-        (0..count).map(|_| contact.admit(ADDRESS, now, Some(THREAD_WAIT_MAX)).at - now).collect()
+        (0..count).map(|_| contact.admit(ADDRESS, now, THREAD_WAIT_MAX).at - now).collect()
     }
 
     #[test]
@@ -191,7 +189,7 @@ mod tests {
         assert_eq!(waits(&contact, now, FREE), vec![Duration::ZERO; FREE as usize]);
         assert_eq!(waits(&contact, now, 3), [SPACING, SPACING * 2, SPACING * 3]);
         // Other brokers are not affected, and time that has passed counts.
-        assert_eq!(contact.admit("other:9092", now, None).at, now);
+        assert_eq!(contact.admit("other:9092", now, THREAD_WAIT_MAX).at, now);
         assert_eq!(waits(&contact, now + SPACING * 9, 2), [Duration::ZERO, SPACING]);
     }
 
@@ -200,7 +198,7 @@ mod tests {
         let (contact, start) = (Contact::default(), Instant::now());
         let (mut now, mut attempts) = (start, 0);
         while now - start < Duration::from_secs(60) {
-            now = contact.admit(ADDRESS, now, None).at;
+            now = contact.admit(ADDRESS, now, THREAD_WAIT_MAX).at;
             attempts += 1;
         }
         assert!(attempts <= 60 * 4, "{attempts} in a minute");
@@ -211,8 +209,6 @@ mod tests {
         let (contact, now) = (Contact::default(), Instant::now());
         let waits = waits(&contact, now, 200);
         assert_eq!(waits.iter().max(), Some(&THREAD_WAIT_MAX));
-        // Without a thread it waits for its turn.
-        assert!(contact.admit(ADDRESS, now, None).at - now > THREAD_WAIT_MAX);
     }
 
     #[test]
@@ -220,7 +216,7 @@ mod tests {
         let contact = Arc::new(Contact::default());
         let now = Instant::now();
         waits(&contact, now, FREE + 10);
-        let admitted = contact.admit(ADDRESS, now, None);
+        let admitted = contact.admit(ADDRESS, now, THREAD_WAIT_MAX);
         assert!(!contact.is_due(ADDRESS, admitted, now));
         let waiting = Arc::clone(&contact);
         let waited = std::thread::spawn(move || {
@@ -242,7 +238,7 @@ mod tests {
         let contact = Arc::new(Contact::default());
         let (now, closing) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         waits(&contact, now, FREE + 10);
-        let admitted = contact.admit(ADDRESS, now, None);
+        let admitted = contact.admit(ADDRESS, now, THREAD_WAIT_MAX);
         let (waiting, closes) = (Arc::clone(&contact), Arc::clone(&closing));
         let waited = std::thread::spawn(move || waiting.wait(ADDRESS, admitted, || closes.load(Ordering::Relaxed)));
         closing.store(true, Ordering::Relaxed);

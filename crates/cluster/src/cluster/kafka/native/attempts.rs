@@ -111,7 +111,7 @@ impl Attempts {
         if let Some(left) = tried.map(|tried| APART_MIN.saturating_sub(tried.elapsed())) {
             std::thread::sleep(left);
         }
-        let admitted = self.contact.admit(&address, Instant::now(), Some(THREAD_WAIT_MAX));
+        let admitted = self.contact.admit(&address, Instant::now(), THREAD_WAIT_MAX);
         self.contact.wait(&address, admitted, || self.closing.load(Ordering::Relaxed));
         self.contact.tries();
         THREAD.with_borrow_mut(|thread| (thread.tried, thread.is_heard) = (Some(Instant::now()), false));

@@ -364,6 +364,11 @@ impl Brokers {
         !self.events.is_empty()
     }
 
+    /// How long it may take to open a connection, the wait for an attempt's turn included.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.settings.connect_timeout
+    }
+
     /// Identifies this value for as long as it lives.
     pub(super) fn identity(&self) -> Weak<()> {
         Arc::downgrade(&self.identity)

@@ -191,7 +191,9 @@ impl Edge {
     }
 
     fn connect(&mut self, brokers: &mut Brokers, link: Link, address: Address, now: Instant) {
-        let socket = Socket::Waiting(self.contact.admit(&address.to_string(), now, None));
+        // The rest of the time is for the attempt itself.
+        let wait_max = brokers.connect_timeout() / 2;
+        let socket = Socket::Waiting(self.contact.admit(&address.to_string(), now, wait_max));
         self.sockets.push(Entry { owner: brokers.identity(), link, address, socket, has_responded: false });
         self.start_attempt(self.sockets.len() - 1, brokers, now);
     }
