@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let (loaded, config) = (&given.topologies, &given.config);
     let bars = (config.log.format == LogFormat::Text).then(Bars::on_terminal).flatten();
     start_logs(config, bars.as_ref())?;
-    loaded.iter().flat_map(|loaded| &loaded.warnings).chain(&config.warnings).for_each(worker::log_warning);
+    given.warnings().for_each(worker::log_warning);
     let names: Vec<_> = loaded.iter().map(|loaded| loaded.topology.name.as_str()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), topologies = names.join(","), lanes = config.lanes, "starting");
 
@@ -73,6 +73,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             Ok(())
         }
         Err(worker::Error::Drill(words)) => Err(Failure::input(words, "unset it unless this is a drill")),
+        Err(worker::Error::Renewed(error)) if error.is_logged() => {
+            tracing::error!("stopped: not every topology ran to its end, and the errors above say why");
+            Err(Failure::Logged { may_pass: true })
+        }
         Err(worker::Error::Run(error)) if error.is_logged() => {
             tracing::error!("stopped: not every topology ran to its end, and the errors above say why");
             Err(Failure::Logged { may_pass: error.may_pass() })

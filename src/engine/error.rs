@@ -80,7 +80,7 @@ impl Error {
     }
 
     /// The more important of two results: an error that may pass comes first, since a later start is then worthwhile.
-    pub(super) fn and(first: Result<(), Self>, second: Result<(), Self>) -> Result<(), Self> {
+    pub fn and(first: Result<(), Self>, second: Result<(), Self>) -> Result<(), Self> {
         match (first, second) {
             (Err(first), Err(second)) if second.may_pass() && !first.may_pass() => Err(second),
             (first, second) => first.and(second),

@@ -32,7 +32,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::cluster::kafka::{DataPath, Kafka};
-use crate::cluster::{self, Cluster, ErrorKind, MISSING_WAIT, Queues, embedded::Embedded};
+use crate::cluster::{self, Cluster, ErrorKind, MISSING_WAIT, embedded::Embedded};
 use crate::config::{self, ClusterKind, Config};
 use crate::effect;
 use crate::effect::provider::Provider;
@@ -168,7 +168,7 @@ pub struct Options {
 pub fn run(options: Options) -> Result<(), Error> {
     match &options.config.cluster {
         ClusterKind::Kafka => {
-            let cluster = kafka(&options.config, budget(&options.config, &options.topologies).queues)?;
+            let cluster = kafka(&options.config, options.topologies.len())?;
             run_on(&cluster, options)
         }
         ClusterKind::Embedded { dir, partitions } => {
@@ -178,20 +178,31 @@ pub fn run(options: Options) -> Result<(), Error> {
     }
 }
 
-/// The Kafka cluster of the configuration, for lanes whose clients hold at most this many bytes. Does not connect yet.
-pub fn kafka(config: &Config, queues: Queues) -> Result<Kafka, cluster::Error> {
+/// The Kafka cluster of the configuration, for this many topologies. Does not connect yet.
+pub fn kafka(config: &Config, topologies: usize) -> Result<Kafka, cluster::Error> {
     let path = match config.data_path {
         config::DataPath::Auto => DataPath::Auto,
         config::DataPath::Wire => DataPath::Wire,
         config::DataPath::Librdkafka => DataPath::Librdkafka,
     };
-    let properties = &config.kafka;
+    let (properties, queues) = (&config.kafka, budget(config, topologies).queues);
     Kafka::within(queues, path, &properties.for_admin(), &properties.for_consumer(), &properties.for_producer())
 }
 
+/// Whether the configuration's cluster can be used by now: a client is made and asks for the topics.
+///
+/// # Errors
+/// Why not.
+pub fn probe(config: &Config, topologies: usize) -> Result<(), cluster::Error> {
+    match config.cluster {
+        ClusterKind::Kafka => kafka(config, topologies)?.list_topics().map(drop),
+        ClusterKind::Embedded { .. } => Ok(()),
+    }
+}
+
 /// How the memory is divided.
-fn budget(config: &Config, topologies: &[Topology]) -> Budget {
-    let lanes = config.lanes.max(1) * topologies.len();
+fn budget(config: &Config, topologies: usize) -> Budget {
+    let lanes = config.lanes.max(1) * topologies;
     Budget::new(config.memory_bytes, config.unpacked_bytes, lanes)
 }
 
@@ -298,7 +309,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     let Options { config, topologies, handlers, until_drained, stop, metrics, health } = options;
     let state_dir = Arc::new(StateDir::lock(&config.state_dir)?);
     tracing::info!(folder = %state_dir.path().display(), "stores are kept here");
-    let budget = budget(&config, &topologies);
+    let budget = budget(&config, topologies.len());
     let memory = Memory::new(budget.stores_bytes);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     if let Some(contact) = cluster.contact() {

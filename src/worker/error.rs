@@ -46,6 +46,9 @@ pub enum Error {
     /// The run has failed.
     #[error("{0}")]
     Run(#[from] engine::Error),
+    /// A run has failed that began with replaced secrets or certificates; they may be replaced once more.
+    #[error("{0}")]
+    Renewed(engine::Error),
 }
 
 impl Error {
@@ -60,7 +63,7 @@ impl Error {
             | Self::Properties(_)
             | Self::Logs(_)
             | Self::Drill(_) => false,
-            Self::Signals(_) | Self::Watch(_) | Self::Http(_) => true,
+            Self::Signals(_) | Self::Watch(_) | Self::Http(_) | Self::Renewed(_) => true,
             Self::Run(error) => error.may_pass(),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::error::Error;
-use crate::cluster::{Queues, kafka};
+use crate::cluster::kafka;
 use crate::config::{self, ClusterKind, Config};
 use crate::engine;
 use crate::topology::{self, Loaded, Report};
@@ -37,7 +37,7 @@ pub fn load(inputs: &Inputs, environment: &dyn Environment) -> Result<(Vec<Loade
     let config = config::load_with(inputs.config.as_deref(), &inputs.sets, environment, &takes);
     match (topology::load_run(&inputs.topologies, environment), config) {
         (Ok(topologies), Ok(config)) => {
-            check_properties(&config)?;
+            check_properties(&config, &topologies)?;
             Ok((topologies, config))
         }
         (Err(mistakes), Ok(_)) | (Ok(_), Err(mistakes)) => Err(mistakes.into()),
@@ -51,11 +51,11 @@ pub fn load(inputs: &Inputs, environment: &dyn Environment) -> Result<(Vec<Loade
 }
 
 /// Whether librdkafka accepts the properties together; each alone was accepted before.
-fn check_properties(config: &Config) -> Result<(), Error> {
+fn check_properties(config: &Config, topologies: &[Loaded]) -> Result<(), Error> {
     if config.cluster != ClusterKind::Kafka {
         return Ok(());
     }
-    match engine::kafka(config, Queues::default()) {
+    match engine::kafka(config, topologies.len()) {
         Ok(_) => Ok(()),
         Err(error) => Err(Error::Properties(error.message)),
     }

@@ -166,7 +166,7 @@ impl Worker {
         if signals {
             signals::watch(Arc::clone(&stop.0)).map_err(Error::Signals)?;
         }
-        loaded.iter().flat_map(|loaded| &loaded.warnings).chain(&config.warnings).for_each(log_warning);
+        given.warnings().for_each(log_warning);
         loaded.iter().for_each(|loaded| warn_of_kept_rows(&loaded.topology, handlers.database.as_ref()));
         let (metrics, health) = (Metrics::new(), Health::new());
         let stop = Arc::clone(&stop.0);
@@ -242,8 +242,10 @@ pub fn carry_out(given: Given, run: &Run) -> Result<(), Error> {
 
 /// Runs what was read, and again with what it is read as once files were replaced.
 fn run_renewed(mut given: Given, run: &Run, pace: Pace) -> Result<(), Error> {
+    let probe = |given: &Given| engine::probe(&given.config, given.topologies.len()).map_err(|error| error.to_string());
+    let (mut outcome, mut is_renewed) = (Ok(()), false);
     loop {
-        let watch = Watch::begin(&run.inputs, &given.files, &run.stop, pace).map_err(Error::Watch)?;
+        let watch = Watch::begin(&run.inputs, &given.files, &run.stop, (pace, probe)).map_err(Error::Watch)?;
         let ended = engine::run(engine::Options {
             config: given.config,
             topologies: given.topologies.into_iter().map(|Loaded { topology, .. }| topology).collect(),
@@ -255,13 +257,17 @@ fn run_renewed(mut given: Given, run: &Run, pace: Pace) -> Result<(), Error> {
         });
         match watch.and_then(Watch::end) {
             Some(next) if !run.stop.load(Ordering::SeqCst) => given = next,
-            _ => return ended.map_err(Error::from),
+            _ if is_renewed => return engine::Error::and(outcome, ended).map_err(Error::Renewed),
+            _ => return Ok(ended?),
         }
-        if let Err(error) = ended
+        if let Err(error) = ended.as_ref()
             && !error.is_logged()
         {
             tracing::error!("{error}");
         }
+        given.warnings().for_each(log_warning);
+        outcome = engine::Error::and(outcome, ended);
+        is_renewed = true;
         run.health.clear();
     }
 }

@@ -7,10 +7,12 @@
 //!
 //! Invariants: a run goes on until its successor's inputs were read without a mistake; a request to stop always counts.
 //!
-//! **Failure**: files that cannot be used are named in one warning, and the run goes on with the former contents.
+//! **Failure**: where no run can start with what the inputs hold, one warning says why, and the run goes on. They are read
+//! again at each interval.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,10 +25,10 @@ use super::error::Error;
 use super::inputs::{Inputs, load};
 use crate::config::{ClusterKind, Config};
 use crate::tls;
-use crate::topology::Loaded;
+use crate::topology::{Loaded, Mistake};
 use crate::yaml::{Environment, Process};
 
-/// How long a request to stop waits at most until it is passed on.
+/// The longest time until a request to stop is passed on.
 const STOP_WAIT: Duration = Duration::from_millis(100);
 
 /// Properties with a file that librdkafka reads when a client is made.
@@ -69,9 +71,13 @@ impl Environment for Noting {
     }
 
     fn read_substituted(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // The digest first: a file that is replaced in between is read once more than needed, and never missed.
-        self.0.borrow_mut().insert(path.to_owned(), digest_of(path));
-        self.read_file(path)
+        let bytes = self.read_file(path)?;
+        // What is not a regular file, such as a pipe, may give its contents once only. Of a file that is read more than
+        // once the first contents count: the others differ from them if it was replaced in between.
+        if path.is_file() {
+            self.0.borrow_mut().entry(path.to_owned()).or_insert_with(|| digest(Some(&bytes)));
+        }
+        Ok(bytes)
     }
 
     fn cores(&self) -> usize {
@@ -79,8 +85,15 @@ impl Environment for Noting {
     }
 }
 
+/// A digest of a file's contents, or of those of the files in a folder; a file that cannot be read counts as missing.
 fn digest_of(path: &Path) -> u64 {
-    tls::digest(&[path.to_owned()])
+    if path.is_dir() { tls::digest(&[path.to_owned()]) } else { digest(std::fs::read(path).ok().as_deref()) }
+}
+
+fn digest(contents: Option<&[u8]>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    contents.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The files that a run depends on, as they were when its inputs were read.
@@ -127,14 +140,24 @@ impl Given {
         let files = Files::of(noting, &config);
         Ok(Self { topologies, config, files })
     }
+
+    /// The warnings about topologies and configuration.
+    pub fn warnings(&self) -> impl Iterator<Item = &Mistake> {
+        self.topologies.iter().flat_map(|loaded| &loaded.warnings).chain(&self.config.warnings)
+    }
 }
+
+/// Whether a run can begin with what was read.
+pub type Probe = fn(&Given) -> Result<(), String>;
 
 /// Watches a run's files, and ends the run once others can take their place.
 pub struct Watch {
     /// Ends the run: set with the request to stop, or when there is something to go on with.
     pub stop: Arc<AtomicBool>,
-    thread: JoinHandle<Option<Given>>,
-    _until: Sender<()>,
+    next: Receiver<Given>,
+    /// Passes on the request to stop, whatever the reading of a file waits for.
+    stopper: JoinHandle<()>,
+    _until: [Sender<()>; 2],
 }
 
 impl Watch {
@@ -142,90 +165,116 @@ impl Watch {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn begin(inputs: &Inputs, files: &Files, requested: &Arc<AtomicBool>, pace: Pace) -> io::Result<Option<Self>> {
+    pub fn begin(
+        inputs: &Inputs,
+        files: &Files,
+        requested: &Arc<AtomicBool>,
+        (pace, probe): (Pace, Probe),
+    ) -> io::Result<Option<Self>> {
         if files.0.is_empty() {
             return Ok(None);
         }
         let stop = Arc::new(AtomicBool::new(requested.load(Ordering::SeqCst)));
-        let (_until, ended) = channel();
+        let (until_stopper, stopper_ends) = channel();
+        let (until_watcher, ended) = channel();
+        let (from, to) = (Arc::clone(requested), Arc::clone(&stop));
+        let stopper = thread::Builder::new().name("stop".to_owned()).spawn(move || {
+            while stopper_ends.recv_timeout(STOP_WAIT) == Err(RecvTimeoutError::Timeout) {
+                if from.load(Ordering::SeqCst) {
+                    return to.store(true, Ordering::SeqCst);
+                }
+            }
+        })?;
+        let (found, next) = channel();
         let watcher = Watcher {
             inputs: inputs.clone(),
             files: files.clone(),
-            requested: Arc::clone(requested),
             stop: Arc::clone(&stop),
             pace,
+            probe,
+            found,
             ended,
         };
-        let thread = thread::Builder::new().name("secrets".to_owned()).spawn(move || watcher.watch())?;
-        Ok(Some(Self { stop, thread, _until }))
+        thread::Builder::new().name("secrets".to_owned()).spawn(move || watcher.watch())?;
+        Ok(Some(Self { stop, next, stopper, _until: [until_stopper, until_watcher] }))
     }
 
-    /// What to go on with, once the run has ended; `None` if it has not ended for that, or is to stop.
+    /// What to go on with, once the run has ended; `None` if it has not ended for that.
     pub fn end(self) -> Option<Given> {
-        let Self { thread, _until, .. } = self;
+        let Self { next, stopper, _until, .. } = self;
         drop(_until);
-        thread.join().ok().flatten()
+        let _ = stopper.join();
+        // The watcher may wait for a file for long; it ends after that.
+        next.try_recv().ok()
     }
 }
 
 struct Watcher {
     inputs: Inputs,
     files: Files,
-    requested: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     pace: Pace,
+    probe: Probe,
+    found: Sender<Given>,
     /// Closed when the run has ended.
     ended: Receiver<()>,
 }
 
 impl Watcher {
-    fn watch(self) -> Option<Given> {
-        let (mut before, mut refused) = (Digests::new(), Digests::new());
-        loop {
-            self.wait(self.pace.interval)?;
+    /// Looks at the files until the run ends, or is to end.
+    fn watch(self) {
+        let mut before = Digests::new();
+        let mut reported = String::new();
+        while self.wait(self.pace.interval) {
             let replaced = self.files.replaced();
             let is_settled = replaced == before;
             before = replaced;
-            if before.is_empty() || !is_settled || before == refused {
+            if before.is_empty() || !is_settled {
                 continue;
             }
             let names: Vec<String> = before.keys().map(|path| path.display().to_string()).collect();
             let files = names.join(", ");
-            match Given::read(&self.inputs) {
-                Ok(given) => {
-                    tracing::info!(files, "files were replaced: the topologies are started again with their contents");
-                    self.wait(self.pace.spread.mul_f64(rand::random()))?;
-                    self.stop.store(true, Ordering::SeqCst);
-                    return Some(given);
+            match self.usable(&before) {
+                Ok(None) => {}
+                Ok(Some(given)) => {
+                    tracing::info!(
+                        files,
+                        "files were replaced: the topologies end, and start again with the new contents"
+                    );
+                    // Nobody takes it if the run has ended.
+                    let _ = self.found.send(given);
+                    return self.stop.store(true, Ordering::SeqCst);
                 }
-                Err(error) => {
+                Err(reason) if reason != reported => {
                     tracing::warn!(
                         files,
-                        "files were replaced and cannot be used; the run goes on with their former contents: {error}"
+                        "files were replaced, and no run can start with what the inputs hold now; this run goes on: {reason}"
                     );
-                    refused = before.clone();
+                    reported = reason;
                 }
+                Err(_) => {}
             }
         }
     }
 
-    /// Waits for this time; `None` if the run has ended or is to stop.
-    fn wait(&self, time: Duration) -> Option<()> {
-        let mut left = time;
-        loop {
-            if self.requested.load(Ordering::SeqCst) {
-                self.stop.store(true, Ordering::SeqCst);
-                return None;
-            }
-            let slice = left.min(STOP_WAIT);
-            match self.ended.recv_timeout(slice) {
-                Err(RecvTimeoutError::Timeout) => left -= slice,
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => return None,
-            }
-            if left.is_zero() {
-                return Some(());
-            }
+    /// What the inputs are read as after the spread, if they still hold these contents and a run can begin with them.
+    fn usable(&self, settled: &Digests) -> Result<Option<Given>, String> {
+        let check = || {
+            let given = Given::read(&self.inputs).map_err(|error| error.to_string())?;
+            (self.probe)(&given).map(|()| given)
+        };
+        check()?;
+        if !self.wait(self.pace.spread.mul_f64(rand::random())) {
+            return Ok(None);
         }
+        let given = check()?;
+        let is_same = |(path, digest): (&PathBuf, &u64)| given.files.0.get(path).is_none_or(|read| read == digest);
+        Ok(settled.iter().all(is_same).then_some(given))
+    }
+
+    /// Waits for this time; false if the run has ended or is to end.
+    fn wait(&self, time: Duration) -> bool {
+        self.ended.recv_timeout(time) == Err(RecvTimeoutError::Timeout) && !self.stop.load(Ordering::SeqCst)
     }
 }
 
@@ -271,7 +320,7 @@ mod tests {
             let given = Given::read(&self.inputs).unwrap();
             assert_eq!(password(&given), "first");
             let requested = Arc::default();
-            let watch = Watch::begin(&self.inputs, &given.files, &requested, PACE).unwrap();
+            let watch = Watch::begin(&self.inputs, &given.files, &requested, (PACE, |_| Ok(()))).unwrap();
             (watch.expect("there is a file to watch"), requested)
         }
     }
@@ -318,13 +367,46 @@ mod tests {
     }
 
     #[test]
-    fn contents_that_come_back_are_no_reason_to_end() {
+    fn contents_that_change_at_each_reading_are_not_used() {
         let job = Job::new();
         let (watch, _) = job.watch();
-        fs::remove_file(job.folder.path().join("password")).unwrap();
-        job.replace("first\n");
+        for number in 0..60 {
+            job.replace(format!("half of {number}"));
+            assert!(!await_stop(&watch, Duration::from_millis(5)));
+        }
+        job.replace("whole");
+        assert!(await_stop(&watch, LONG));
+        assert_eq!(password(&watch.end().unwrap()), "whole");
+    }
+
+    #[test]
+    fn mistake_elsewhere_delays_the_new_contents_until_it_is_mended() {
+        let job = Job::new();
+        let topology = job.folder.path().join("t.yaml");
+        let text = fs::read_to_string(&topology).unwrap();
+        let (watch, _) = job.watch();
+        fs::write(&topology, "name: [").unwrap();
+        job.replace("second");
         assert!(!await_stop(&watch, Duration::from_millis(300)));
-        assert!(watch.end().is_none());
+        fs::write(&topology, text).unwrap();
+        assert!(await_stop(&watch, LONG));
+        assert_eq!(password(&watch.end().unwrap()), "second");
+    }
+
+    #[test]
+    fn contents_that_no_run_can_start_with_leave_the_run_alone() {
+        let job = Job::new();
+        let given = Given::read(&job.inputs).unwrap();
+        let probe = |given: &Given| match password(given).as_str() {
+            "accepted" => Ok(()),
+            _ => Err("the login is rejected".to_owned()),
+        };
+        let watch = Watch::begin(&job.inputs, &given.files, &Arc::default(), (PACE, probe)).unwrap().unwrap();
+        job.replace("too early");
+        assert!(!await_stop(&watch, Duration::from_millis(300)));
+        job.replace("accepted");
+        assert!(await_stop(&watch, LONG));
+        assert_eq!(password(&watch.end().unwrap()), "accepted");
     }
 
     #[test]
@@ -354,6 +436,6 @@ mod tests {
         let sets = vec![set("bootstrap.servers", "a:1")];
         let inputs = Inputs { config: None, sets, ..job.inputs.clone() };
         let given = Given::read(&inputs).unwrap();
-        assert!(Watch::begin(&inputs, &given.files, &Arc::default(), PACE).unwrap().is_none());
+        assert!(Watch::begin(&inputs, &given.files, &Arc::default(), (PACE, |_| Ok(()))).unwrap().is_none());
     }
 }

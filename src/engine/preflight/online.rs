@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::cluster::{self, Abilities, Cluster, ErrorKind, Queues, embedded::Embedded};
+use crate::cluster::{self, Abilities, Cluster, ErrorKind, embedded::Embedded};
 use crate::config::{ClusterKind, Config};
 use crate::engine::{kafka, reach};
 use crate::state::Survey;
@@ -32,7 +32,7 @@ pub fn query(
 ) -> Result<(Option<Abilities>, Vec<ClusterReport>), QueryFailure> {
     match &config.cluster {
         ClusterKind::Kafka => {
-            let cluster = kafka(config, Queues::default());
+            let cluster = kafka(config, 1);
             let cluster = cluster.map_err(|error| QueryFailure::with_help(error, PROPERTIES_HELP))?;
             query_on(&cluster, config, topologies)
         }

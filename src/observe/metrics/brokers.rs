@@ -28,6 +28,8 @@ struct Shown {
     ask: Ask,
     heard: Gauge,
     attempts: IntCounter,
+    /// The attempts of the former runs of this process.
+    former_attempts: u64,
 }
 
 impl Families {
@@ -39,7 +41,10 @@ impl Families {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let ask: Ask = Box::new(seen);
         match &mut *shown {
-            Some(shown) => shown.ask = ask,
+            Some(shown) => {
+                shown.former_attempts += (shown.ask)().attempts;
+                shown.ask = ask;
+            }
             None => {
                 let heard = Gauge::new(
                     "ratchet_last_broker_response_timestamp_seconds",
@@ -53,17 +58,17 @@ impl Families {
                 .expect(VALID);
                 self.registry.register(Box::new(heard.clone())).expect(VALID);
                 self.registry.register(Box::new(attempts.clone())).expect(VALID);
-                *shown = Some(Shown { ask, heard, attempts });
+                *shown = Some(Shown { ask, heard, attempts, former_attempts: 0 });
             }
         }
     }
 
     pub fn update(&self) {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Shown { ask, heard, attempts }) = &*shown else { return };
+        let Some(Shown { ask, heard, attempts, former_attempts }) = &*shown else { return };
         let seen = ask();
         heard.set(seen.heard_ms as f64 / 1000.0);
-        attempts.inc_by(seen.attempts.saturating_sub(attempts.get()));
+        attempts.inc_by((former_attempts + seen.attempts).saturating_sub(attempts.get()));
     }
 }
 
@@ -81,11 +86,11 @@ mod tests {
         assert!(!metrics.render().contains("broker"), "there are none");
         let count = Arc::clone(&attempts);
         let seen = move || BrokersSeen { heard_ms: 1_500, attempts: count.load(Ordering::Relaxed) };
-        metrics.brokers(seen.clone());
-        // A further run of the same process.
+        metrics.brokers(|| BrokersSeen { heard_ms: 1_000, attempts: 10 });
+        // A further run of the same process counts from 0.
         metrics.brokers(seen);
-        for expected in [3, 8] {
-            attempts.store(expected, Ordering::Relaxed);
+        for (count, expected) in [(3, 13), (8, 18)] {
+            attempts.store(count, Ordering::Relaxed);
             let said = metrics.render();
             assert!(said.contains("ratchet_last_broker_response_timestamp_seconds 1.5\n"), "{said}");
             assert!(said.contains(&format!("ratchet_broker_connection_attempts_total {expected}\n")), "{said}");

@@ -97,7 +97,7 @@ impl<T> Renewed<T> {
 }
 
 /// What the files hold, as a number: it notices changes, and is no protection against anyone.
-/// A digest of what these files and the files in these folders hold; one that cannot be read counts as missing.
+/// A digest of what these files hold, and of folders what the files in them hold; one that cannot be read counts as missing.
 pub fn digest(files: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for file in files {
