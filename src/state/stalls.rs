@@ -41,7 +41,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// The call that has been in progress longest, if for at least [`STALL_MIN`].
+/// The call that has been in progress longest, if for at least `STALL_MIN`.
 pub fn longest() -> Option<Stall> {
     longest_of(&in_progress(), now())
 }

@@ -9,7 +9,7 @@
 //!
 //! A broker that was replaced as the leader without having learnt of it does not know the requested epoch. Neither does
 //! any broker of a cluster that was restored from an earlier state. So new clients, which look up the leader again,
-//! repeat the request for [`UNKNOWN_MAX`] before an unknown epoch counts as a loss of records.
+//! repeat the request for `UNKNOWN_MAX` before an unknown epoch counts as a loss of records.
 //!
 //! Invariant: an epoch recorded for an offset applies to the partition as this group has read it. Where no epoch is
 //! recorded, none is compared: after a manual reset, for an offset committed by an earlier release, and at the start of
