@@ -92,7 +92,11 @@ fn store_is_kept_when_group_and_changelog_are_gone() {
     delete_changelog(&job);
     let before = tables(&state);
     let mut operator = Operator::start(&job, "a");
-    operator.await_error(&["does not exist", "stores remember", &store(&job, &state, 0).display().to_string()]);
+    operator.await_error(&[
+        "does not exist",
+        "stores hold its former contents",
+        &store(&job, &state, 0).display().to_string(),
+    ]);
     assert_eq!(operator.await_exit(DEADLINE).code(), Some(2));
     // One created by hand turns out to be empty when a store is to be rebuilt from it.
     job.kafka.create(&job.changelog(), 1, &[("cleanup.policy", "compact")]);
@@ -350,7 +354,7 @@ fn changelog_without_the_groups_last_transaction_is_refused() {
     job.send(things(0, 0..100, 1));
     let state = drain(&job, "a").state_dir().to_owned();
     let (code, said) = rebuild(&job, &state, &[], None);
-    assert!(code == Some(0) && said.contains("stands"), "{said}");
+    assert!(code == Some(0) && said.contains("kept: its changelog holds"), "{said}");
     // Pretend that the group has committed one more.
     let (offset, text) = job.kafka.group(&job.group()).committed(&job.input, 0).expect("it has committed");
     let mut parts: Vec<String> = text.split('.').map(str::to_owned).collect();
