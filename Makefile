@@ -131,7 +131,8 @@ APART := brokers cdc models sim soak
 # What `make check` leaves out: simulated seeds, and the formats in a server.
 NOT_CHECKED := wire::simulated table_of_requests hashes_of_requests todays_format_of_requests
 
-# The loop for every edit, in seconds: without optimizations, and nothing else is built. PACKAGE is one of OWN, ARGS a filter.
+# The loop for every edit: the library's tests of one package, without optimizations, and nothing else is built.
+# PACKAGE is one of OWN, ARGS a filter.
 PACKAGE ?= ratchet
 .PHONY: unit
 unit: setup-build ## Run unit tests of one package: make unit PACKAGE=ratchet-core ARGS=dedup::

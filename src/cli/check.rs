@@ -85,7 +85,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Says that the configuration is fine, and what there is to note about it.
+/// Says that the configuration is fine, and prints the notes about it.
 fn show_config(path: Option<&std::path::Path>, config: &Config) {
     let notes = peers::kafka_notes(config);
     let Some(path) = path else {

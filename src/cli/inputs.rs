@@ -27,7 +27,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// The same for the room `worker`.
+    /// These inputs in the form that the room `worker` takes.
     pub fn of_worker(&self) -> worker::Inputs {
         let Self { topologies, config, sets } = self.clone();
         worker::Inputs { topologies, config, sets }
@@ -77,7 +77,7 @@ pub fn load(inputs: &Inputs) -> Result<(Vec<Loaded>, Config), Failure> {
     worker::load(&inputs.of_worker(), &Process).map_err(failed)
 }
 
-/// Why inputs cannot be loaded.
+/// The failure of a command whose inputs cannot be loaded.
 pub fn failed(error: worker::Error) -> Failure {
     match error {
         worker::Error::Mistakes(mistakes) => mistakes.into(),

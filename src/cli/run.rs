@@ -73,11 +73,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             Ok(())
         }
         Err(worker::Error::Drill(words)) => Err(Failure::input(words, "unset it unless this is a drill")),
-        Err(worker::Error::Renewed(error)) if error.is_logged() => {
-            tracing::error!("stopped: not every topology ran to its end, and the errors above say why");
-            Err(Failure::Logged { may_pass: true })
-        }
-        Err(worker::Error::Run(error)) if error.is_logged() => {
+        Err(ref error @ (worker::Error::Run(ref cause) | worker::Error::Renewed(ref cause))) if cause.is_logged() => {
             tracing::error!("stopped: not every topology ran to its end, and the errors above say why");
             Err(Failure::Logged { may_pass: error.may_pass() })
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 /// The effects of one task's records in one transaction, in the order of the records.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
-    /// The text of all parameters, and the identities and versions for an inbox.
+    /// The text of all parameters, the identities and versions for an inbox, and the names of text fields.
     bytes: Vec<u8>,
     /// Each parameter's range; `None` for null.
     parameters: Vec<Option<Range<usize>>>,
@@ -68,7 +68,7 @@ impl Effects {
         self.records.is_empty()
     }
 
-    /// The number of bytes of the parameters, identities and versions.
+    /// The number of bytes of the parameters, identities, versions and names of text fields.
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
     }
@@ -187,8 +187,8 @@ impl<'a> Call<'a> {
             .map(move |parameter| parameter.clone().map(|range| effects.text(range)))
     }
 
-    /// The names, as a JSON array, of the row's text fields: of those fields of the row (the call's parameter) that are
-    /// known to be texts and not bytes in base64. `None` if there are no such fields.
+    /// The names, as a JSON array, of the row's text fields: the fields of the row (the call's parameter) that are
+    /// known to be texts and not bytes in base64. `None` if the row has no such field.
     pub fn texts(&self) -> Option<&'a str> {
         self.stored.texts.clone().map(|range| self.effects.text(range))
     }

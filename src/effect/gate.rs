@@ -2,8 +2,8 @@
 //! topic or topology.
 //!
 //! A gate keeps a mark for each identity that it was asked about: the coordinates of the first record with the
-//! identity. A query leaves a mark if there is none, atomically. If several tasks ask at once, one of them leaves its
-//! mark, and the others get that mark.
+//! identity. A query marks an identity that has no mark, atomically. If several tasks ask at once, one of them leaves
+//! its mark, and the others get that mark.
 //!
 //! - A mark is the task's **own** if it names the same topology, topic, topic id and partition: within a partition the
 //!   store decides, and the gate only reports what happens elsewhere. So neither an aborted transaction nor a lost
@@ -22,7 +22,7 @@ use sha2::{Digest, Sha256};
 
 pub use super::{Error, ErrorKind};
 
-/// Domain separation: no other digest begins with these bytes.
+/// Domain separation: the input of no other digest begins with these bytes.
 const DOMAIN: &[u8] = b"ratchet gate 1";
 
 /// The length of an [`Identity`] in bytes: long enough that nobody finds two different records with the same identity.
@@ -86,7 +86,7 @@ pub struct SourcePartition<'a> {
     pub topology: &'a str,
     /// The input topic.
     pub topic: &'a str,
-    /// The topic's id: a recreated topic has a different one.
+    /// The topic's id: a recreated topic has a different id.
     pub topic_id: [u8; 16],
     /// The partition.
     pub partition: i32,

@@ -20,7 +20,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// How long a connection may leave a request unanswered after its caller has stopped waiting.
 const UNANSWERED_MAX: Duration = Duration::from_secs(3);
 
-/// A connection, or the reason why there is none. Responses arrive in the order of the requests.
+/// A connection that is made when it is first needed. Responses arrive in the order of the requests.
 #[derive(Debug)]
 pub struct Lazy<T, E>(Arc<Mutex<State<T, E>>>);
 
@@ -28,7 +28,7 @@ pub struct Lazy<T, E>(Arc<Mutex<State<T, E>>>);
 struct State<T, E> {
     open: Option<Open<T>>,
     last_failure: Option<(Instant, E)>,
-    /// The outcome of the connection that is being made, if one is.
+    /// The outcome of the connection that is being made; `None` if no task is connecting.
     pending: Option<watch::Receiver<Outcome<T, E>>>,
 }
 

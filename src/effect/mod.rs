@@ -11,7 +11,7 @@
 //! - [`provider`] is the interface of a calling sink: [`provider::Provider`] for all lanes, [`provider::Calls`] for
 //!   one.
 //! - [`gate`] is the interface of a gate, which is asked before a record is passed on.
-//! - [`lazy`] is how drivers connect.
+//! - [`lazy`] holds a driver's connection, which is made when it is first needed.
 //!
 //! The drivers are rooms of their own: `postgres`, `provider` (HTTP, and the user's functions) and `redis` (a gate).
 //!
@@ -102,13 +102,13 @@ pub struct Step<'a> {
 /// The outcome of one record's effects within the transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The effects were carried out. The rows that their statements returned, as JSON objects.
+    /// The effects were carried out, and their statements returned these rows, as JSON objects.
     Done(Vec<String>),
     /// The inbox already has this record or a newer one: no effect was carried out.
     InInbox,
 }
 
-/// Completes a transaction's redos once the sink has carried out its effects.
+/// Builds a transaction's redos once the sink has carried out its effects.
 pub trait RedoBuilder {
     /// Returns the redo of step number `step`. `outcomes` has one outcome for each record of the step, if the sink
     /// returns outcomes ([`Sink::answers`]), and is empty otherwise.
@@ -148,7 +148,7 @@ pub enum CommitError {
     Unknown(Error),
 }
 
-/// An error of a sink or a gate. After a sink's error, no effect has happened.
+/// An error of a sink or a gate. After a sink's error no effect has happened, except in [`CommitError::Unknown`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {

@@ -6,7 +6,7 @@
 //!
 //! - at most as many requests are in flight as the topology allows, written in the order of their submission
 //! - **the key's window is checked when a request is written to the socket**, even for lanes that have lost their task:
-//!   afterwards nobody can stop the request
+//!   a written request cannot be stopped
 //! - a withdrawn request was certainly not written, and never will be
 //! - the end of an attempt is reported exactly once, unless the attempt was withdrawn or its lane is gone
 //!
@@ -32,7 +32,7 @@ pub trait Provider: Send + Sync {
 
 /// One lane's access to its topology's provider. No method blocks.
 pub trait Calls: Send {
-    /// Queues an attempt, whose request is written to the socket after those that were submitted before.
+    /// Queues an attempt, whose request is written to the socket after the requests that were submitted before.
     fn submit(&mut self, request: Request);
 
     /// Takes the end of the next attempt that has ended, if there is one.
@@ -42,7 +42,7 @@ pub trait Calls: Send {
     /// ends and is reported as usual.
     fn withdraw(&mut self, number: CallNumber) -> bool;
 
-    /// How many requests are in flight or about to be: those that can no longer be withdrawn and have not ended.
+    /// How many requests are in flight or about to be: they can no longer be withdrawn, and have not ended.
     fn in_flight(&self) -> usize;
 
     /// Takes the next report of a handler that an attempt runs, if there is one.
@@ -263,7 +263,7 @@ pub struct RenderedRequest {
 /// Without address, headers and body: they may hold secrets.
 impl fmt::Debug for RenderedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rendered")
+        f.debug_struct("RenderedRequest")
             .field("key", &self.key)
             .field("fingerprint", &self.fingerprint)
             .finish_non_exhaustive()

@@ -9,10 +9,10 @@
 //! ```
 //!
 //! `identity`, `version` and `epoch` are null if they were not read (the record was refused, or processed before) or
-//! are missing. `against` is the entry that the record was compared with, of its identity or of its table; null if
-//! there was no such entry. `contents` are digests: one of the record's contents (null if they are not compared), and
-//! those of the contents that the entry knows, oldest first. A description longer than [`DESCRIBED_BYTES_MAX`] is
-//! truncated: it is then a string that ends in `…`.
+//! are missing. `against` is the entry, of the record's identity or of its table, that the record was compared with;
+//! null if there was no such entry. `contents` is the digest of the record's contents (null if they are not compared)
+//! and, in `against`, the list of the digests of the contents that the entry knows, oldest first. A description longer
+//! than [`DESCRIBED_BYTES_MAX`] is truncated: it is then a string that ends in `…`.
 
 use crate::dedup::{Decision, Rules, explain};
 use crate::format::{Digest, EntryRef, NO_TIME};

@@ -7,7 +7,7 @@
 //! | 1/8 | records that restores have fetched and not yet taken, over all loads of all lanes; records that isolated tasks have fetched, and their transactions |
 //! | 1/8 | open transactions: overlays, and records being sent, over all lanes |
 //!
-//! All other memory of a process does not grow with its state or its input: code, stacks, connections, the table of
+//! No other memory of a process grows with its state or its input: code, stacks, connections, the table of
 //! partitions, one fetch response per broker and lane. The unpacked size of the batches in these responses has a bound
 //! of its own.
 

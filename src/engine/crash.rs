@@ -286,11 +286,11 @@ mod tests {
 
     #[test]
     fn drill_strikes_once_or_every_time_from_then_on() {
-        let falls = |strike, count| {
+        let strikes = |strike, count| {
             let plan = Plan { point: Point::AfterSends, remaining: AtomicU64::new(count), strike };
             [0; 4].map(|_| plan.is_due())
         };
-        assert_eq!(falls(Strike::Panic, 2), [false, true, false, false]);
-        assert_eq!(falls(Strike::Panics, 2), [false, true, true, true]);
+        assert_eq!(strikes(Strike::Panic, 2), [false, true, false, false]);
+        assert_eq!(strikes(Strike::Panics, 2), [false, true, true, true]);
     }
 }

@@ -22,7 +22,7 @@ pub fn inputs<C: Cluster>(cluster: &C, topology: &Topology) -> Result<Vec<String
 pub fn problem_with(topology: &Topology, topic: &str, inputs: &[String]) -> Option<String> {
     let name = &topology.name;
     let is_written = |role: &str| {
-        format!("topic {topic:?} is both {role} and an input of topology {name}: exclude it by input.exclude")
+        format!("topic {topic:?} is both {role} and an input of topology {name}: exclude it with input.exclude")
     };
     if topic == topology.dead_letter {
         return Some(is_written("the dead letter topic"));
@@ -34,7 +34,7 @@ pub fn problem_with(topology: &Topology, topic: &str, inputs: &[String]) -> Opti
         return Some(is_written(&format!("the output of {other:?}")));
     }
     let problem = topology.problem_with(topic)?;
-    Some(format!("topic {topic:?} cannot be read by topology {name}: {problem}; exclude it by input.exclude"))
+    Some(format!("topic {topic:?} cannot be read by topology {name}: {problem}; exclude it with input.exclude"))
 }
 
 #[cfg(test)]

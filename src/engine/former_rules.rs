@@ -13,7 +13,10 @@ use crate::topology::Topology;
 pub fn save(slot: &StateDir, topology: &Topology) {
     let (text, short_digest) = (topology.rules.text(), OffsetMetadata::short_digest(&topology.rules.digest()));
     if let Err(error) = rules::save(slot, &topology.name, &short_digest, &text) {
-        tracing::warn!(topology = topology.name, %error, "the rules' text was not saved: a later refusal cannot describe the changes");
+        tracing::warn!(
+            topology = topology.name, %error,
+            "the rules' text was not saved: a later refusal cannot describe the changes"
+        );
     }
 }
 

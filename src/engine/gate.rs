@@ -55,7 +55,7 @@ pub struct LaneGate {
     asked_records: Vec<GateRecord>,
     /// The numbers of these records in the portion.
     asked_numbers: Vec<usize>,
-    /// The answers about these records; empty if there are none.
+    /// The answers about these records; empty if the gate has not answered.
     answers: Vec<GateVerdict>,
     /// The records among them that are not passed on, since the output or the sink refuses them.
     refused_records: Vec<GateRecord>,

@@ -89,13 +89,14 @@ impl HeldUp {
                 && has_passed(stuck.looked_up_at, LOOKUP_INTERVAL)
                 && has_passed(stuck.logged_at, LOG_INTERVAL)
         };
-        let next_due = stuck_tasks.iter_mut().filter(|(_, stuck)| is_due(stuck));
-        let (partition, stuck) = next_due.min_by_key(|(_, stuck)| stuck.looked_up_at)?;
+        let due = stuck_tasks.iter_mut().filter(|(_, stuck)| is_due(stuck));
+        let (partition, stuck) = due.min_by_key(|(_, stuck)| stuck.looked_up_at)?;
         stuck.looked_up_at = Some(now);
         Some((partition.clone(), *stuck))
     }
 
-    /// Records that a lookup has found no transaction. Returns whether the previous lookup found none, either.
+    /// Records that a lookup has found no transaction. Returns whether the previous lookup had found no
+    /// transaction, either.
     fn suspect(&self, partition: &TopicPartition) -> bool {
         let mut stuck_tasks = self.stuck_tasks();
         stuck_tasks.get_mut(partition).is_some_and(|stuck| std::mem::replace(&mut stuck.is_suspected, true))
@@ -108,7 +109,8 @@ impl HeldUp {
     }
 }
 
-/// Looks up one stuck task, and logs the reason if it is found.
+/// Looks up one stuck task. Logs the open transaction that holds it up or, if two lookups find no such transaction, that
+/// no records arrive.
 pub fn check<C: Cluster>(cluster: &C, held_up: &HeldUp, now: Duration) {
     let Some((partition, stuck)) = held_up.next_due(now) else { return };
     match cluster.open_transaction(&partition, LOOKUP_WAIT) {
@@ -123,8 +125,8 @@ pub fn check<C: Cluster>(cluster: &C, held_up: &HeldUp, now: Duration) {
                 task = %partition,
                 offset = stuck.next,
                 stood_s = now.saturating_sub(stuck.since).as_secs(),
-                "the task waits: the input continues and no open transaction precedes it, but no records arrive; look for errors of \
-                 Fetch in the brokers' logs"
+                "the task waits: the input continues and no open transaction precedes it, but no records arrive; look \
+                 for errors of Fetch in the brokers' logs"
             );
         }
         Ok(_) => tracing::debug!(task = %partition, "the task is stuck, but not behind a transaction"),
@@ -153,7 +155,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn next_due(held_up: &HeldUp, at: u32) -> usize {
+    /// The number of tasks, at most one, that are looked up now.
+    fn lookups(held_up: &HeldUp, at: u32) -> usize {
         usize::from(held_up.next_due(SECOND * at).is_some())
     }
 
@@ -163,7 +166,7 @@ mod tests {
         let mut looked_up_at = Vec::new();
         for at in 0..130 {
             held_up.record(&partition, Some(7), SECOND * at);
-            if next_due(&held_up, at) > 0 {
+            if lookups(&held_up, at) > 0 {
                 looked_up_at.push(at);
             }
         }
@@ -171,7 +174,7 @@ mod tests {
         held_up.mark_logged(&partition, SECOND * 130, false);
         for at in 130..=740 {
             held_up.record(&partition, Some(7), SECOND * at);
-            assert_eq!(next_due(&held_up, at), usize::from(at == 730), "at {at}");
+            assert_eq!(lookups(&held_up, at), usize::from(at == 730), "at {at}");
         }
     }
 
@@ -208,7 +211,7 @@ mod tests {
                 held_up.record(&goes, Some(7), SECOND * at);
             }
             held_up.record(&reads, (at != 59).then_some(7), SECOND * at);
-            assert_eq!(next_due(&held_up, at), 0, "at {at}");
+            assert_eq!(lookups(&held_up, at), 0, "at {at}");
         }
         assert_eq!(held_up.stuck_tasks().len(), 2, "a task that has left is forgotten");
     }
@@ -217,14 +220,14 @@ mod tests {
     fn stuck_tasks_are_looked_up_one_at_a_time_in_turn() {
         let held_up = HeldUp::default();
         let stuck_tasks: Vec<_> = (0..40).map(|partition| TopicPartition::new("in", partition)).collect();
-        let mut looked_up_at = Vec::new();
+        let mut looked_up = Vec::new();
         for at in (0..220).step_by(2) {
             for partition in &stuck_tasks {
                 held_up.record(partition, Some(7), SECOND * at);
             }
-            looked_up_at.extend(held_up.next_due(SECOND * at).map(|(partition, _)| partition));
+            looked_up.extend(held_up.next_due(SECOND * at).map(|(partition, _)| partition));
         }
         // There are more tasks than can be looked up before the first is due again, but no task is skipped.
-        assert_eq!(looked_up_at, [&stuck_tasks[..], &stuck_tasks[..]].concat());
+        assert_eq!(looked_up, [&stuck_tasks[..], &stuck_tasks[..]].concat());
     }
 }

@@ -42,17 +42,17 @@ pub struct LockedStore {
 }
 
 /// Opens the store in `dir` of the task that reads `input`; `None` while another lane holds it. A damaged store is
-/// replaced by a new one: `damaged` says what an earlier reader found wrong with its files, and is cleared. `from` is
-/// the start of the changelog.
+/// replaced by a new one: `damage` describes the damage that an earlier reader found in its files, and is cleared.
+/// `from` is the start of the changelog.
 pub fn open(
     context: &Context,
     (input, dir): (&TopicPartition, &Path),
-    damaged: &mut Option<String>,
+    damage: &mut Option<String>,
     from: ChangelogOffset,
 ) -> Result<Option<LockedStore>, Setback> {
     let Some(lock) = context.registry.try_lock(dir) else { return Ok(None) };
     aside::recover(lock.path(), &context.memory)?;
-    let opened = match damaged.take() {
+    let opened = match damage.take() {
         Some(reason) => Err(state::Error::Damaged { path: dir.to_owned(), reason }),
         None => Store::open(lock.path(), &context.memory),
     };
@@ -116,7 +116,8 @@ impl LockedStore {
         self.store.meta().ok().flatten()?.position_offset
     }
 
-    /// The position record of the store that was set aside; `None` if there is none or it cannot be read.
+    /// The position record of the store that was set aside; `None` if no store is set aside or the record
+    /// cannot be read.
     pub fn former_position(&self, context: &Context) -> Result<Option<PositionRecord>, Setback> {
         if !aside::is_set_aside(self.lock.path(), &context.memory)? {
             return Ok(None);
@@ -141,7 +142,7 @@ impl LockedStore {
         Ok(aside::remove_aside(self.lock.path(), &context.memory)?)
     }
 
-    /// Puts the store that was set aside back, since the task is refused; unless the store built in its place is
+    /// Puts back the store that was set aside, since the task is refused; unless the store built in its place is
     /// complete, and so the better one.
     pub fn put_back_set_aside(self, context: &Context) -> Result<(), state::Error> {
         let Self { store, lock, .. } = self;
@@ -178,7 +179,7 @@ fn replace(
     Ok(LockedStore::of(Store::open(dir, memory)?, lock))
 }
 
-/// Puts the store that was set aside back.
+/// Puts back the store that was set aside.
 fn put_back(context: &Context, lock: &StoreLock) -> Result<(), state::Error> {
     aside::remove_store(lock.path(), &context.memory)?;
     crash::point(crash::Point::BeforePutBack);

@@ -7,8 +7,8 @@
 //! it returns to the shared transactions.
 //!
 //! A lane has a few slots for this ([`super::limits::Limits::isolated_max`]), since each takes two clients with memory,
-//! connections and perhaps threads of their own; the lane decides which task is next. A
-//! task returns its slot at the first failure, or when no record has arrived for `IDLE_MAX`.
+//! connections and perhaps threads of their own; the lane decides which task is next. A task returns its slot at the
+//! first failure, or when no record has arrived for `IDLE_MAX`.
 
 use std::time::Duration;
 

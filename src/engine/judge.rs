@@ -98,7 +98,7 @@ fn distinct<'a>(wanted: &mut [Wanted], order: &mut [u128], arena: &'a [u8]) -> V
     keys
 }
 
-/// A task's entries: from the overlay or, if it has none, from the store as it was read.
+/// A task's entries: an entry in the overlay takes precedence over the entry that was read from the store.
 struct Remembered<'a> {
     overlay: &'a Overlay,
     /// An overlay that takes precedence, if records are judged ahead of time.
@@ -106,7 +106,7 @@ struct Remembered<'a> {
     bytes: &'a [u8],
     /// The stored entries, by row of the current record.
     found: &'a [Found],
-    /// The entry of the identity to use instead of the stored one.
+    /// The entry of the identity to use instead of the stored entry.
     substitute: Option<Option<&'a [u8]>>,
 }
 

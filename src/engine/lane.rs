@@ -322,7 +322,7 @@ impl<C: Cluster> Lane<C> {
     }
 }
 
-/// How long a lane rests until `deadline`. Overdue work cannot be done at present, so the lane tries again soon.
+/// How long an idle lane waits until `deadline`. Overdue work cannot be done at present, so the lane tries again soon.
 fn idle_wait_until(deadline: Duration, now: Duration) -> Duration {
     deadline.saturating_sub(now).clamp(SOON_WAIT, IDLE_WAIT_MAX)
 }

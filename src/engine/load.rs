@@ -51,12 +51,12 @@ pub struct Loading<C: Cluster> {
     records: u64,
     began_at: Duration,
     progressed_at: Duration,
-    report: Restoring,
+    restoring: Restoring,
 }
 
 /// The progress of a load.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Progress {
+struct LoadProgress {
     position: ChangelogOffset,
     records: u64,
     pending_loads: usize,
@@ -93,7 +93,7 @@ impl<C: Cluster> Loading<C> {
         let from = applied.next;
         let reader = cluster.reader(changelog, from.0)?;
         let now = context.clock.monotonic();
-        let report = Restoring::begin(now, settled.changelog_end.since(from));
+        let restoring = Restoring::begin(now, settled.changelog_end.since(from));
         Ok(Self {
             settled,
             reader,
@@ -108,7 +108,7 @@ impl<C: Cluster> Loading<C> {
             records: 0,
             began_at: now,
             progressed_at: now,
-            report,
+            restoring,
         })
     }
 
@@ -140,8 +140,8 @@ impl<C: Cluster> Loading<C> {
         ChangelogOffset(self.reader.position()).min(self.settled.changelog_end)
     }
 
-    fn progress(&self) -> Progress {
-        Progress { position: self.position(), records: self.records, pending_loads: self.pending_loads }
+    fn progress(&self) -> LoadProgress {
+        LoadProgress { position: self.position(), records: self.records, pending_loads: self.pending_loads }
     }
 
     fn is_read(&self) -> bool {
@@ -165,7 +165,7 @@ impl<C: Cluster> Loading<C> {
                 break;
             }
             if !self.make_room(context) {
-                // Other loads occupy all buffers: the changelog was not read.
+                // The buffer is full, or other loads occupy all buffers: the changelog was not read.
                 self.progressed_at = context.clock.monotonic();
                 break;
             }
@@ -180,7 +180,8 @@ impl<C: Cluster> Loading<C> {
         Ok(())
     }
 
-    /// Makes sure that there is a buffer to read into. Returns false if other loads occupy all buffers.
+    /// Makes sure that there is a buffer to read into. Returns false if the buffer is full, or other loads occupy
+    /// all buffers.
     fn make_room(&mut self, context: &Context) -> bool {
         if self.buffer.is_none() {
             self.buffer = context.memory.load_buffer();
@@ -217,7 +218,7 @@ impl<C: Cluster> Loading<C> {
     /// progressed for a long time and has to be restarted.
     fn report(
         &mut self,
-        before: Progress,
+        before: LoadProgress,
         input: &TopicPartition,
         metrics: &TaskMetrics,
         now: Duration,
@@ -228,7 +229,8 @@ impl<C: Cluster> Loading<C> {
         if has_progressed || self.pending_loads > 0 {
             self.progressed_at = now;
         }
-        self.report.report(now, position.since(self.from), self.settled.changelog_end.since(position), input, metrics);
+        let (done, remaining) = (position.since(self.from), self.settled.changelog_end.since(position));
+        self.restoring.report(now, done, remaining, input, metrics);
         if has_progressed {
             metrics.restored(self.records - before.records);
         }

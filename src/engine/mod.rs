@@ -189,10 +189,10 @@ pub fn kafka(config: &Config, topologies: usize) -> Result<Kafka, cluster::Error
     Kafka::within(queues, path, &properties.for_admin(), &properties.for_consumer(), &properties.for_producer())
 }
 
-/// Whether the configuration's cluster can be used by now: a client is made and asks for the topics.
+/// Checks that the configuration's cluster can be used: creates a client, which requests the list of topics.
 ///
 /// # Errors
-/// Why not.
+/// If the cluster cannot be reached or refuses the request.
 pub fn probe(config: &Config, topologies: usize) -> Result<(), cluster::Error> {
     match config.cluster {
         ClusterKind::Kafka => kafka(config, topologies)?.list_topics().map(drop),
@@ -252,8 +252,8 @@ impl Shared {
         }
     }
 
-    /// Checks a topology against the cluster and connects what it needs. Reports the brokers' abilities, unless that was
-    /// done.
+    /// Checks a topology against the cluster and opens its sink, its gate and its provider. Reports the brokers'
+    /// abilities, unless that was done.
     fn admit<C: Cluster>(
         &self,
         cluster: &C,
@@ -265,11 +265,11 @@ impl Shared {
         let rules_digest = topology.rules.digest();
         let survey = Survey::of(&self.state_dir, &self.memory);
         let preflight = Preflight::new(cluster, &topology, &rules_digest, &self.config.topics, survey);
-        let admitted = preflight_once_reached(&preflight, &topology, &self.config, (&*self.clock, stop), is_reported)
-            .map_err(|error| match error.kind != ErrorKind::Refused && stop.load(Ordering::Relaxed) {
-            // The run was stopped before any lane was started: nothing has failed.
-            true => Unadmitted::Stopped,
-            false => Unadmitted::Refused { may_pass: error.may_pass(), reason: error.message },
+        let admitted = preflight_once_reached(&preflight, &topology, &self.config, (&*self.clock, stop), is_reported);
+        let admitted = admitted.map_err(|error| {
+            let is_stopped = error.kind != ErrorKind::Refused && stop.load(Ordering::Relaxed);
+            let may_pass = error.may_pass();
+            if is_stopped { Unadmitted::Stopped } else { Unadmitted::Refused { reason: error.message, may_pass } }
         })?;
         let sink = rendering::sink(&topology, self.config.tables_create);
         let drivers = sink.and_then(|sink| Ok((sink, rendering::gate(&topology)?, handlers.provider(&topology)?)));
@@ -296,12 +296,10 @@ impl Shared {
 
 /// Why a topology is not run.
 enum Unadmitted {
-    /// The run is to stop.
+    /// The run was stopped before the topology was admitted: nothing has failed.
     Stopped,
-    Refused {
-        reason: String,
-        may_pass: bool,
-    },
+    /// The topology is refused; `may_pass` says whether a later start may succeed without any change.
+    Refused { reason: String, may_pass: bool },
 }
 
 /// Runs topologies on a cluster.

@@ -10,7 +10,7 @@
 //! Any other panic in a lane ends the whole lane. Stores change only in whole batches, each after Kafka's commit. State
 //! that lanes share is behind locks, and each change of it is a single call.
 //!
-//! **A record that makes its task panic** must not do so for ever, nor on one instance after the other: the task
+//! **A record that makes its task panic** must not do so for ever, nor on one instance after another: the task
 //! restores and retries. After [`PANICS_MAX`] panics in a row it processes the records before that record, and stops. A
 //! task also stops if its sweeper panics that often before it has completed a walk through all keys, however long that
 //! takes and whatever is committed meanwhile.
@@ -57,7 +57,7 @@ pub fn install_hook(metrics: Metrics) {
                 place,
                 reason,
                 thread,
-                "a handler, or the code that makes calls, has panicked: the attempt is repeated"
+                "a handler, or the code that makes calls, has panicked: the attempt has failed"
             ),
             false => {
                 tracing::error!(place, reason, thread, "panicked: this is a bug in ratchet; report it with this line");
@@ -82,7 +82,7 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
             Some(location) => format!("{message} ({location})"),
             None => message,
         }),
-        // It was not raised by `panic!`: the stack is unwound on purpose.
+        // The panic was not raised by `panic!`: the stack is unwound on purpose.
         None => panic::resume_unwind(payload),
     })
 }
@@ -117,7 +117,7 @@ impl InProgress {
 /// A task's panics since its last progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Panics {
-    /// The offset of the record in progress; `None` if there was none.
+    /// The offset of the record in progress; `None` if no record was in progress.
     at: Option<i64>,
     /// How many times in a row the task has panicked there.
     times: u32,
@@ -142,14 +142,14 @@ impl Panics {
         self.at = at.or(self.at);
     }
 
-    /// Records that all records before `next` are committed.
+    /// Called when all records before `next` are committed.
     pub fn on_commit(&mut self, next: i64) {
         if self.at.is_none_or(|at| next > at) {
             (self.at, self.times) = (None, 0);
         }
     }
 
-    /// Records that the sweeper has completed a walk.
+    /// Called when the sweeper has completed a walk.
     pub fn on_walk_end(&mut self) {
         self.walk_times = 0;
     }

@@ -80,7 +80,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     }
 
     /// Checks all topics before the lanes start, and creates missing topics that may be created. A problem with a named
-    /// topic refuses the whole topology; a topic that merely matches a pattern is excluded.
+    /// topic refuses the whole topology; a problem with a topic that merely matches a pattern refuses only that topic.
     pub fn begin(&self) -> Result<Admitted, cluster::Error> {
         let names = feeding::inputs(self.cluster, self.judge.topology)?;
         let rights = if names.is_empty() { None } else { self.group_rights() };

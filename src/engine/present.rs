@@ -128,7 +128,7 @@ impl Present {
         }
     }
 
-    /// Records that all records before `next` are committed. Returns whether that ends a wait.
+    /// Called when all records before `next` are committed. Returns whether that ends a wait.
     pub fn pass(&mut self, next: i64) -> bool {
         let is_over = self.waiting.is_some_and(|waiting| next > waiting.offset);
         if is_over {
@@ -146,13 +146,13 @@ impl Disagreement {
             _ if !is_due => {}
             Some(kafka_ahead_ms) => tracing::warn!(
                 task = %task, offset, record_ahead_ms, kafka_ahead_ms,
-                "a record's timestamp is in the future by this host's clock but not by Kafka's: correct the wrong clock; the task \
-                 waits"
+                "a record's timestamp is in the future by this host's clock but not by Kafka's: correct the wrong \
+                 clock; the task waits"
             ),
             None => tracing::warn!(
                 task = %task, offset, record_ahead_ms,
-                "a record's timestamp is in the future by this host's clock, and Kafka does not report its own: check this host's \
-                 clock, or raise `future_max`; the task waits"
+                "a record's timestamp is in the future by this host's clock, and Kafka does not report its own: check \
+                 this host's clock, or raise `future_max`; the task waits"
             ),
         }
     }

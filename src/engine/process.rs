@@ -62,8 +62,8 @@ pub struct BatchPortion<'a, B> {
 
 /// Processes a task's records in the open transaction, which must be aborted after an error.
 ///
-/// If a record's action is `fail`, if the task has panicked too often at it, or if clocks have to be checked first,
-/// that record and all later ones are not processed; [`Share::stop`] says why. Records that do not fit into the
+/// If a record's action is `fail`, if the task must stop before it, or if clocks or the gate have to be asked about it
+/// first, that record and all later ones are not processed; [`Share::stop`] says why. Records that do not fit into the
 /// transaction are not processed either; [`Added::records`] is the number of processed records.
 pub fn process<C: Cluster>(
     context: &Context,
@@ -79,7 +79,6 @@ pub fn process<C: Cluster>(
     processed
 }
 
-#[expect(clippy::too_many_lines, reason = "the steps of a record, in their order")]
 fn process_all<C: Cluster>(
     context: &Context,
     work: &Work<'_, C>,
@@ -101,6 +100,7 @@ fn process_all<C: Cluster>(
     judge.look_up(work.store, &share.position.progress).map_err(|error| Failure::state(id, error))?;
     let mut added = Added::default();
     let wall_ms = context.clock.wall_ms();
+    let known_end = all.last().map_or(0, |&last| batch.record(last).offset + 1);
     let gate_reply = gate
         .as_mut()
         .map_or(GateReply::Unasked, |gate| gate.ask::<C>((context, work), share, judge, (batch, indices), wall_ms));
@@ -110,35 +110,21 @@ fn process_all<C: Cluster>(
         judge.in_progress = Some(record.offset);
         crash::record(record.topic, record.partition, record.offset);
         let before = (share.position.progress.stream_time, share.position.progress.horizon);
-        let evaluation = judge
-            .judge((context, work), (&mut share.position.progress, &share.overlay), number, &record, wall_ms)
-            .map_err(|error| {
-                Failure::refused_at(id, record.offset, Unprocessable::Entry(resume::Refusal::of_record(error)))
-            })?;
-        let Some(evaluation) = evaluation else {
-            let last = all.last().map_or(record.offset, |&last| batch.record(last).offset);
-            let timestamp = record.timestamp.unwrap_or_default();
-            share.stop =
-                Some(Stop::SeemsFuture(FutureSuspicion { offset: record.offset, timestamp, known_end: last + 1 }));
-            break;
-        };
-        if evaluation.decision.action == Action::Fail {
-            share.stop = Some(Stop::Refused(stop_reason(context, &record, &evaluation)));
-            break;
-        }
+        let evaluation = evaluate((context, work), share, judge, (number, &record), (wall_ms, known_end))?;
+        let Some(evaluation) = evaluation else { break };
         let Some(evaluation) = after_gate(gate.as_ref(), gate_reply, number, evaluation) else {
             // The record counts as not judged: the next portion judges it again.
             (share.position.progress.stream_time, share.position.progress.horizon) = before;
             break;
         };
         let (producer, headers) = (&mut *producer, &mut *headers);
-        let known = renderer.as_mut().map(|renderer| SinkInput {
+        let sink_input = renderer.as_mut().map(|renderer| SinkInput {
             rows: judge.rows(number),
             explanation: inbox_explanation(context, judge, share, (number, &record), &evaluation),
             renderer,
         });
         let mut outlet = Outlet { context, work, share, producer, headers, added: &mut added };
-        let decision = outlet.emit(&record, &evaluation, known)?;
+        let decision = outlet.emit(&record, &evaluation, sink_input)?;
         audit_drop(&mut outlet, judge, (number, &record), decision, explanation)?;
         // A record that the output or the sink refuses is treated as if it had never existed.
         if !matches!(decision.reason, Reason::Unsendable | Reason::Rejected) {
@@ -156,14 +142,11 @@ fn process_all<C: Cluster>(
         }
     }
     gate.iter_mut().for_each(|gate| gate.take_back(context, work));
-    let is_held = matches!(gate_reply, GateReply::Held(_)) && added.records == indices.len();
-    let is_next = before_stop.len() < all.len() && added.records == before_stop.len();
-    if share.stop.is_none() {
-        share.stop = match stops {
-            _ if is_held => Some(Stop::Gated),
-            Some((_, reason)) if is_next => {
-                let offset = batch.record(all[before_stop.len()]).offset;
-                Some(Stop::Refused(format!("{}:{offset}: {reason}", task.input)))
+    if share.stop.is_none() && added.records == indices.len() {
+        share.stop = match (gate_reply, stops, all.get(indices.len())) {
+            (GateReply::Held(_), ..) => Some(Stop::Gated),
+            (_, Some((_, reason)), Some(&next)) if indices.len() == before_stop.len() => {
+                Some(Stop::Refused(format!("{}:{}: {reason}", task.input, batch.record(next).offset)))
             }
             _ => None,
         };
@@ -171,8 +154,35 @@ fn process_all<C: Cluster>(
     Ok(added)
 }
 
-/// The evaluation after the gate's answer about the record with this number; `None` if the gate has to be asked about the
-/// record first, with the next portion.
+/// Judges the record with this number. If the task must stop before the record, sets the share's stop and returns
+/// `None`. All records below `known_end` exist.
+fn evaluate<C: Cluster>(
+    (context, work): (&Context, &Work<'_, C>),
+    share: &mut Share,
+    judge: &mut Judge,
+    (number, record): (usize, &Record<'_>),
+    (wall_ms, known_end): (i64, i64),
+) -> Result<Option<Evaluation>, Failure> {
+    let known = (&mut share.position.progress, &share.overlay);
+    let evaluation = judge.judge((context, work), known, number, record, wall_ms).map_err(|error| {
+        Failure::refused_at(share.task, record.offset, Unprocessable::Entry(resume::Refusal::of_record(error)))
+    })?;
+    match evaluation {
+        None => {
+            let (offset, timestamp) = (record.offset, record.timestamp.unwrap_or_default());
+            share.stop = Some(Stop::SeemsFuture(FutureSuspicion { offset, timestamp, known_end }));
+            Ok(None)
+        }
+        Some(evaluation) if evaluation.decision.action == Action::Fail => {
+            share.stop = Some(Stop::Refused(stop_reason(context, record, &evaluation)));
+            Ok(None)
+        }
+        evaluation => Ok(evaluation),
+    }
+}
+
+/// The evaluation after the gate's answer about the record with this number; `None` if the gate has to be asked about
+/// the record first, with the next portion.
 fn after_gate(
     gate: Option<&LaneGate>,
     gate_reply: GateReply,
@@ -206,8 +216,8 @@ fn audit_drop<C: Cluster>(
     outlet.explain(record, topic, explanation)
 }
 
-/// The audit record to write if the sink's inbox has the record; empty without an audit topic, `None` if the sink does
-/// not answer for each record.
+/// The audit record to write if the sink's inbox has the record; empty without an audit topic. `None` if the sink does
+/// not answer for each record, or if the record is not forwarded.
 fn inbox_explanation(
     context: &Context,
     judge: &Judge,

@@ -62,7 +62,7 @@ pub(super) fn reach<C: Cluster>(
             Ok(result) => return result,
             Err(RecvTimeoutError::Disconnected) => return retry_error("the first query has panicked".to_owned()),
             Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
-                return retry_error("the run was stopped before the cluster has responded".to_owned());
+                return retry_error("the run was stopped before the cluster responded".to_owned());
             }
             Err(RecvTimeoutError::Timeout)
                 if !is_logged && clock.monotonic().saturating_sub(began_at) > UNANSWERED_MAX =>

@@ -2,8 +2,8 @@
 //!
 //! The redo is played in a transaction of its own, under a transactional id of its own, so that a topic that does not
 //! accept it holds up no other records. Nothing is decided again: the redo holds everything that the transaction writes
-//! for this task, whatever the clock, the rules or the input are now. Then the task restores, and finds
-//! Kafka and its row at the same transaction. Only a redo that the task can have written is played (`facts`).
+//! for this task, whatever the clock, the rules or the input are now. Then the task restores, and finds Kafka and its
+//! row at the same transaction. Only a redo that the task can have written is played (`facts`).
 //!
 //! **Failure**: the transaction is aborted and the task restores, which finds the row one transaction ahead again. A
 //! record that Kafka refuses for good stops the task: the sink has already committed the transaction, so it can no

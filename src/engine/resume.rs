@@ -33,7 +33,7 @@ pub enum StoreStatus {
     Unusable {
         /// The first changelog offset to read.
         from: ChangelogOffset,
-        /// The reason for the log.
+        /// The reason, for the log.
         reason: String,
     },
     /// It has applied records that the changelog no longer holds: the changelog has lost its last records, and the

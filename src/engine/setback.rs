@@ -19,7 +19,7 @@ pub enum Setback {
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
     /// The changelog could not be read. Records may have been removed meanwhile: the next attempt starts at the
-    /// beginning that it then has.
+    /// changelog's new beginning.
     #[error("{0}")]
     Unread(cluster::Error),
     /// A store operation failed.

@@ -106,7 +106,7 @@ pub enum Stop {
 }
 
 impl Share {
-    /// Starts a share of `task`, which is at `committed`, reusing the memory of an ended one.
+    /// Starts a share of `task`, which is at `committed`, reusing the memory of an ended share.
     pub fn begin(&mut self, task: TaskId, committed: &Position) {
         let Self { overlay, position, tally, noted, keyless, effects, awaited, redo, .. } = self;
         self.task = task;

@@ -360,7 +360,8 @@ impl<C: Cluster> Transactor<C> {
     }
 }
 
-/// Marks the outcome of a failed commit as unknown, unless the commit was cleanly aborted or fenced.
+/// Marks the outcome of a failed commit as unknown, unless the commit was cleanly aborted. A fenced commit keeps its
+/// kind; it may have taken effect, too.
 fn with_unknown_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Error> {
     match committed {
         Err(error) if matches!(error.kind, ErrorKind::Abort | ErrorKind::Fenced) => Err(error),
@@ -374,7 +375,7 @@ fn delivered<P: Producer>(producer: &mut P) -> Vec<(TaskId, ChangelogOffset)> {
     producer.take_delivered().into_iter().map(|(number, offset)| (number, ChangelogOffset(offset))).collect()
 }
 
-/// See [`Aborted::undelivered`].
+/// See [`AbortOutcome::undelivered`].
 fn undelivered<P: Producer>(producer: &mut P) -> Vec<DeliveryFailure> {
     let mut by_task: Vec<DeliveryFailure> = Vec::new();
     for failure in producer.take_failures() {

@@ -67,7 +67,7 @@ pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     }
 }
 
-/// Checks the topics that are read and the new ones, once; returns early if the run is stopped.
+/// Checks the topics that are read and the new topics, once; returns early if the run is stopped.
 fn check<C: Cluster>(cluster: &C, context: &Context, observations: &mut Observations, stop: &AtomicBool) {
     let is_by_pattern = matches!(context.topology.input, Input::Pattern { .. });
     check_topics(cluster, context, is_by_pattern, observations, stop);
@@ -181,7 +181,7 @@ fn admit_new<C: Cluster>(cluster: &C, context: &Context, warned: &Arc<Warnings>)
     Ok(())
 }
 
-/// Excludes a topic from reading, and logs that if the reason is new.
+/// Marks a topic as refused, and logs that if the reason is new.
 pub fn refuse(context: &Context, topic: &str, reason: &str) {
     if context.topics.refuse(topic, reason) {
         tracing::error!(topology = context.topology.name, topic, reason, "topic refused; the others continue");

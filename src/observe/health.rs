@@ -76,7 +76,7 @@ impl Health {
         Self::default()
     }
 
-    /// Forgets everything: the next run of this process has other lanes and tasks.
+    /// Forgets all that is known: the next run of this process has other lanes and tasks.
     pub fn clear(&self) {
         *self.known() = Known::default();
     }

@@ -84,8 +84,8 @@ impl Trouble {
         self
     }
 
-    /// Whether a trigger or a function of the user has raised it with an SQLSTATE that the SQL standard leaves to
-    /// users.
+    /// Whether a trigger or a function of the user has raised it, with an SQLSTATE of a class that the SQL standard
+    /// leaves to implementations and users.
     pub fn is_user_defined(&self) -> bool {
         let is_other = |code: &SqlState| !DOUBTFUL.contains(&code.code());
         self.class == ErrorClass::Doubtful && self.code.as_ref().is_some_and(is_other)

@@ -86,8 +86,8 @@ pub fn inspect_with(settings: &Settings, constants: &[Vec<Option<String>>]) -> V
     })
 }
 
-/// All of the topology's rows in ratchet's own table `position`, with an empty redo in place of each one; no rows if
-/// the table is missing.
+/// All of the topology's rows in ratchet's own table `position`; a redo is represented by an empty one. No rows if the
+/// table is missing.
 ///
 /// # Errors
 /// The database cannot be reached, or the rows cannot be read: [`inspect`] reports that, too.

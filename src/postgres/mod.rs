@@ -68,7 +68,7 @@ impl Postgres {
     /// A sink with these settings. Connects to nothing and opens no file.
     ///
     /// # Errors
-    /// A url that cannot be read, or a statement that cannot be one, [`ErrorKind::Permanent`].
+    /// [`ErrorKind::Permanent`] for a url that cannot be read, or a statement that is not allowed.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let permanent = |message| Error { kind: ErrorKind::Permanent, message };
         let server = Server::parse(&settings.url).map_err(|error| permanent(error.to_string()))?;

@@ -90,7 +90,7 @@ impl ToSql for Value<'_> {
 /// The server's response to a request.
 #[derive(Debug, Default)]
 pub(super) struct Response {
-    /// The number of written rows, of a statement sent by [`Pipeline::execute`].
+    /// The number of changed or selected rows, of a statement sent by [`Pipeline::execute`].
     pub row_count: u64,
     /// The returned rows, of a statement sent by [`Pipeline::query`].
     pub rows: Vec<Row>,

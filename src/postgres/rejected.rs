@@ -35,7 +35,7 @@ pub(super) async fn find(connection: &Connection, batch: &Batch<'_>, reason: &st
     drop(run);
     connection.roll_back().await;
     match rejected {
-        Err(failed) => failed,
+        Err(error) => error,
         Ok(rejected) if rejected.is_empty() => CommitError::Held(Error {
             kind: ErrorKind::Transient,
             message: format!("the database has refused a record once, but not at the second attempt: {reason}"),
@@ -71,7 +71,7 @@ async fn search(run: &mut Run<'_>) -> Result<Vec<Rejected>, CommitError> {
                 run.send(record);
             }
         }
-        let Err(failed) = run.drain_to(0).await else {
+        let Err(error) = run.drain_to(0).await else {
             if end == count {
                 break;
             }
@@ -80,7 +80,7 @@ async fn search(run: &mut Run<'_>) -> Result<Vec<Rejected>, CommitError> {
             savepoint_interval = SAVEPOINT_RECORDS_MAX.min(savepoint_interval * 2);
             continue;
         };
-        let Some((record, trouble)) = run.refused_record() else { return Err(failed) };
+        let Some((record, trouble)) = run.refused_record() else { return Err(error) };
         let is_doubtful = trouble.class == ErrorClass::Doubtful;
         refusals[record] = Some(Refusal { message: trouble.message.clone(), is_doubtful });
         run.trouble = None;
@@ -92,9 +92,9 @@ async fn search(run: &mut Run<'_>) -> Result<Vec<Rejected>, CommitError> {
     attributable(run, &refusals)
 }
 
-/// The refused records that cause the refusal themselves. For a doubtful refusal, that is so if other records have
-/// passed all of the record's statements. If no refused record is certainly the cause, the statement may be, and
-/// nothing is rejected.
+/// The refused records that cause their refusal themselves. A record with a doubtful refusal is among them if other
+/// records have passed all of its statements. If all refusals are doubtful, and no record is known to be the cause, the
+/// result is an error.
 fn attributable(run: &Run<'_>, refusals: &[Option<Refusal>]) -> Result<Vec<Rejected>, CommitError> {
     let mut passed = HashSet::new();
     for (record, refusal) in refusals.iter().enumerate() {

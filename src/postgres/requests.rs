@@ -48,7 +48,7 @@ use super::server::{CLOSE_TIMEOUT, Server, check_server, connect};
 use crate::effect::lazy::{Exchange, Lazy};
 use crate::request::{Answer, AnswerBody, Error, Found, Held, Kept, OnInDoubt, Reply, Store, Wanted};
 
-mod manual;
+mod settling;
 mod sql;
 
 use sql::{Caller, SEARCH_PATH, ddl, functions, functions_ddl, rights};

@@ -65,7 +65,8 @@ pub enum Statement {
     ///
     /// A value that is a string is read as its column's type reads text, `bytea` as base64 or `\x…`; objects and arrays
     /// are read as JSON by columns of `json`, arrays and composite types. A field that is missing, or that Debezium
-    /// marks as an unchanged large value, leaves its column unchanged; in a new row, its column has the default.
+    /// marks as an unchanged large value, leaves its column unchanged. In a new row, the column of a missing field has
+    /// the default; a record with an unchanged large value is rejected if there is no row with its key.
     Upsert {
         /// The table, as `schema.table` or `table`; a part that contains a dot is in double quotes. Not folded to lower
         /// case.

@@ -2,16 +2,16 @@
 //!
 //! `step` is a table of ratchet's own in the database that the transactions change, with a row for each step under its
 //! key. A transaction first inserts its step's row. If the row already exists, the step was executed, and the row has
-//! its outcome. If another transaction is inserting the same row, the database lets this one wait for the other's end.
-//! So a step is executed once, even if the response to its COMMIT was lost, if a crashed owner has executed it, or if a
-//! frozen owner is about to. A rejected step leaves its row, too, and no other change: a frozen owner must not execute
-//! it later, when the previous steps were undone.
+//! its outcome. If another transaction is inserting the same row, the database makes this transaction wait for the end
+//! of the other. So a step is executed once, even if the response to its COMMIT was lost, if a crashed owner has
+//! executed it, or if a frozen owner is about to. A rejected step leaves its row, too, and no other change: a frozen
+//! owner must not execute it later, after the previous steps have been undone.
 //!
 //! Rows are needed for as long as their steps may be attempted again. They are removed after [`Database::kept`], in
 //! small portions.
 //!
 //! A connection is used by one step after the other. The session's state that a step leaves behind is reset as soon as
-//! the step has ended, so that its advisory locks block nobody.
+//! the step has ended, so that its advisory locks block no other session.
 //!
 //! **Failure.** A failure before COMMIT has no effect. A connection that was lost, whose transaction was abandoned, or
 //! whose session could not be reset is not used again.

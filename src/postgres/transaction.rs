@@ -148,7 +148,7 @@ async fn execute<'a>(run: &mut Run<'a>, pieces: &[Piece<'a>], redos: &'a [Vec<u8
     if awaits_all { run.drain_to(0).await } else { run.await_row_updates().await }
 }
 
-/// Writes the redos that depend on the records' answers (`redos` is empty if none does), and commits.
+/// Writes the redos that depend on the records' answers (`redos` is empty if no redo does), and commits.
 async fn commit_run<'a>(run: &mut Run<'a>, redos: &'a [Vec<u8>]) -> Result<(), CommitError> {
     for (step, redo) in run.batch.steps.iter().zip(redos) {
         let (statement, values) = run.connection.rows.redo(step, redo);

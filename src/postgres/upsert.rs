@@ -1,11 +1,11 @@
 //! The SQL of statements that name a table: upsert, delete by key, truncate.
 //!
 //! Their first parameter is a JSON object. `json_to_record` passes each field's text to its column's type, so that the
-//! server reads it as any text of that type; Debezium's placeholders for unchanged large values are removed before. A
-//! number for a date, a time or an interval is refused: PostgreSQL would read it as some time, while connectors mean
-//! days, milliseconds or microseconds. A text that may be base64 is refused in a column of numbers, unless the topology
-//! says that its texts are numbers: Connect writes decimals in base64, and `1234` is valid base64. The second parameter
-//! is a JSON array of the fields that are known not to be base64, or null
+//! server reads it as any text of that type; Debezium's placeholders for unchanged large values are removed first. A
+//! number for a date, a time or an interval is refused: PostgreSQL would read it as some time, but not as the days,
+//! milliseconds or microseconds that connectors mean. A text that may be base64 is refused in a column of numbers,
+//! unless the topology says that its texts are numbers: Connect writes decimals in base64, and `1234` is valid base64.
+//! The second parameter is a JSON array of the fields that are known not to be base64, or null
 //! ([`Call::texts`](crate::effect::Call::texts)). A missing field leaves its column unchanged. A placeholder is refused
 //! if the row does not exist: its value is unknown.
 //!
@@ -286,7 +286,7 @@ fn record_definition(columns: &[&Column]) -> String {
 fn parameter_cte(columns: &[&Column], key: &[&Column]) -> String {
     let record = record_definition(columns);
     let names = comma_separated(columns, |column| format!("r.{}", quoted(&column.name)));
-    // Without a key, no row would be found, and no error be raised. So a cast fails that has the message in its text.
+    // Without a key, no row would be found, and no error would be raised. So a message is cast to a number: that fails.
     let missing = key.iter().fold(String::new(), |mut sql, column| {
         let field = constant(&column.name);
         let message = constant(&format!("{OWN_PREFIX}the row has no key field {}: ", column.name));
@@ -371,8 +371,8 @@ fn placeholder_condition(columns: &[&Column]) -> String {
     format!("({plain} or e.key in ({is_bytes}) and ({field}) is not distinct from {})", constant(UNAVAILABLE_BASE64))
 }
 
-/// The condition that a row can be inserted: no field is a placeholder. Otherwise a cast fails whose text names the
-/// fields.
+/// The condition that a row can be inserted: no field is a placeholder. Otherwise a cast fails, with a message that
+/// names the fields.
 fn insertable_condition(columns: &[&Column]) -> String {
     let (has_placeholder, is_placeholder) = (placeholder_search(), placeholder_condition(columns));
     let names = comma_separated(columns, |column| constant(&column.name));

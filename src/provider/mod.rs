@@ -1,6 +1,6 @@
-//! Providers that records call: [`http`], by requests, and [`handler`], by functions of the user's, step by step.
+//! The drivers for providers: [`http`] sends requests, and [`handler`] runs the user's functions, step by step.
 //!
-//! Their interface is [`crate::effect::provider`]; what becomes of a call is decided by [`crate::effect::call`].
+//! Their interface is [`crate::effect::provider`]; [`crate::effect::call`] decides what happens to a call.
 //!
 //! - `lane` passes requests to the thread that makes a lane's calls; `job` is a request on that thread, with the lock
 //!   that makes its withdrawal certain. `thread` starts requests in order, limited in number and in rate (`rate`).

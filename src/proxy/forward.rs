@@ -32,7 +32,8 @@ use crate::observe::RouteMetrics;
 pub struct Forward {
     /// The service.
     pub upstream: Arc<Upstream>,
-    /// How long the service may take to begin its response.
+    /// How long the service may take to begin its response, and, for a request with a key, to send each piece of it
+    /// (unless it is a stream of events).
     pub timeout: Duration,
     /// How long a client may be silent.
     pub idle_wait: Duration,

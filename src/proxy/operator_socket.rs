@@ -25,7 +25,7 @@ use crate::http::request::{Answer, Error, Id, Reply, Token};
 const SOCKET: &str = "by-hand.sock";
 /// How long a query may take, from its connection to its reply.
 const QUERY_WAIT: Duration = Duration::from_secs(30);
-/// The longest query: a decision with the largest answer, in hexadecimal digits.
+/// The longest query: a decision with the largest response, in hexadecimal digits.
 const QUERY_BYTES_MAX: u64 = 4 << 20;
 /// The longest reply: the longest list.
 const REPLY_BYTES_MAX: u64 = 64 << 20;

@@ -1,10 +1,10 @@
 //! Places for clients' connections: their number is bounded, and a client gets at most as many as are left for all
 //! others.
 //!
-//! If all places are taken when a new connection arrives, the connection that has been idle longest is closed; if the
-//! client already has its share, the longest idle one of its own connections. If a client's whole share is at work, its
-//! new connection is refused. If connections at work take all places, a new connection waits until one of them becomes
-//! idle or ends.
+//! If all places are taken when a new connection arrives, the connection that has been idle longest is closed. If there
+//! are free places, but the client already has its share, the connection that has been idle longest among the client's
+//! own is closed; if all of these are at work, the new connection is refused. If connections at work take all places, a
+//! new connection waits until one of them becomes idle or ends.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -22,14 +22,14 @@ struct ProblemFields<'a> {
 pub fn from_failure(failure: &Failure) -> Response<Body> {
     match failure {
         Failure::NotSent(_) => {
-            let mut answer = problem(
+            let mut response = problem(
                 StatusCode::BAD_GATEWAY,
                 "urn:ratchet:proxy:unreachable",
                 "The service cannot be reached",
                 "nothing was done; send it again later",
             );
-            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            with_marker(NotRun, answer)
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            with_marker(NotRun, response)
         }
         Failure::Lost(_) => with_marker(
             MayHaveRun,
@@ -54,25 +54,25 @@ pub fn from_failure(failure: &Failure) -> Response<Body> {
 
 /// The response to a request beyond `requests_max`, or beyond its client's share of it.
 pub fn too_many() -> Response<Body> {
-    let mut answer = problem(
+    let mut response = problem(
         StatusCode::SERVICE_UNAVAILABLE,
         "urn:ratchet:proxy:too-many",
         "Too many requests are in progress",
         "nothing was done; send it again later",
     );
-    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    with_marker(Outcome::TooMany, answer)
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    with_marker(Outcome::TooMany, response)
 }
 
 /// The response to a request whose client has failed to send the whole body.
 pub fn body_unread() -> Response<Body> {
-    let answer = problem(
+    let response = problem(
         StatusCode::BAD_REQUEST,
         "urn:ratchet:proxy:body-unread",
         "The request's body could not be read",
         "the service may have received part of it; send the whole body, in time",
     );
-    with_marker(Outcome::BodyRefused, answer)
+    with_marker(Outcome::BodyRefused, response)
 }
 
 /// Checks a request's head. Returns the response if the request must not be passed on.
@@ -117,16 +117,16 @@ pub fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
 }
 
 /// This response, with a marker for the layer.
-fn with_marker<T: Clone + Send + Sync + 'static>(marker: T, mut answer: Response<Body>) -> Response<Body> {
-    answer.extensions_mut().insert(marker);
-    answer
+fn with_marker<T: Clone + Send + Sync + 'static>(marker: T, mut response: Response<Body>) -> Response<Body> {
+    response.extensions_mut().insert(marker);
+    response
 }
 
 fn problem(status: StatusCode, kind: &str, title: &str, detail: &str) -> Response<Body> {
     let text = ProblemFields { r#type: kind, title, status: status.as_u16(), detail };
-    let mut answer = Response::new(Body::whole(serde_json::to_vec(&text).unwrap_or_default()));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    answer.extensions_mut().insert(Own);
-    answer
+    let mut response = Response::new(Body::whole(serde_json::to_vec(&text).unwrap_or_default()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    response.extensions_mut().insert(Own);
+    response
 }

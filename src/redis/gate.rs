@@ -35,7 +35,7 @@ const KEY_PREFIX: &str = "rgate:";
 /// Makes digests of gates' names differ from all other digests.
 const NAME_DOMAIN: &[u8] = b"ratchet gate's name 1";
 /// A script that removes a mark if it is still the caller's.
-const TAKE_BACK: &[u8] = b"if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0";
+const REMOVE_MARK: &[u8] = b"if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0";
 
 /// The settings of a gate in Redis.
 #[derive(Clone, Debug)]
@@ -115,18 +115,18 @@ impl Session {
 impl gate::Session for Session {
     fn ask(
         &mut self,
-        place: &SourcePartition<'_>,
-        asked: &[GateRecord],
-        answers: &mut Vec<GateVerdict>,
+        source: &SourcePartition<'_>,
+        records: &[GateRecord],
+        verdicts: &mut Vec<GateVerdict>,
     ) -> Result<(), Error> {
-        answers.clear();
-        if asked.is_empty() {
+        verdicts.clear();
+        if records.is_empty() {
             return Ok(());
         }
-        let (mark_start, address) = (place.to_string(), self.settings.address.clone());
-        self.encoder.set_marks(&mark_start, asked);
-        self.exchange(asked.len(), |reply| {
-            answers.push(match reply {
+        let (mark_start, address) = (source.to_string(), self.settings.address.clone());
+        self.encoder.set_marks(&mark_start, records);
+        self.exchange(records.len(), |reply| {
+            verdicts.push(match reply {
                 Value::Nil => GateVerdict::First,
                 Value::BulkString(mark) if mark.starts_with(mark_start.as_bytes()) => GateVerdict::Own,
                 Value::BulkString(_) => GateVerdict::Elsewhere,
@@ -136,12 +136,12 @@ impl gate::Session for Session {
         })
     }
 
-    fn remove_marks(&mut self, place: &SourcePartition<'_>, asked: &[GateRecord]) -> Result<(), Error> {
-        if asked.is_empty() {
+    fn remove_marks(&mut self, source: &SourcePartition<'_>, records: &[GateRecord]) -> Result<(), Error> {
+        if records.is_empty() {
             return Ok(());
         }
-        self.encoder.take_back(&place.to_string(), asked);
-        self.exchange(asked.len(), |_| Ok(()))
+        self.encoder.remove_marks(&source.to_string(), records);
+        self.exchange(records.len(), |_| Ok(()))
     }
 
     fn reach(&mut self) -> Result<(), Error> {
@@ -171,10 +171,10 @@ impl Encoder {
     }
 
     /// Encodes commands that set these records' marks where there are none.
-    fn set_marks(&mut self, mark_start: &str, asked: &[GateRecord]) {
+    fn set_marks(&mut self, mark_start: &str, records: &[GateRecord]) {
         let Self { key, conditions, commands } = self;
         commands.clear();
-        for GateRecord { identity, offset } in asked {
+        for GateRecord { identity, offset } in records {
             commands.extend_from_slice(b"*7\r\n$3\r\nSET\r\n");
             key.put(commands, *identity);
             put_mark(commands, mark_start, *offset);
@@ -183,12 +183,12 @@ impl Encoder {
     }
 
     /// Encodes commands that remove these records' marks.
-    fn take_back(&mut self, mark_start: &str, asked: &[GateRecord]) {
+    fn remove_marks(&mut self, mark_start: &str, records: &[GateRecord]) {
         let Self { key, commands, .. } = self;
         commands.clear();
-        for GateRecord { identity, offset } in asked {
+        for GateRecord { identity, offset } in records {
             commands.extend_from_slice(b"*5\r\n$4\r\nEVAL\r\n");
-            put_bulk_string(commands, TAKE_BACK);
+            put_bulk_string(commands, REMOVE_MARK);
             put_bulk_string(commands, b"1");
             key.put(commands, *identity);
             put_mark(commands, mark_start, *offset);
@@ -251,12 +251,12 @@ mod tests {
     #[test]
     fn commands_are_encoded_as_the_redis_crate_does() {
         let mut encoder = Encoder::new("shop", 604_800_000);
-        let asked: Vec<GateRecord> = [0, 9, 10, 99, 100, 1_000_000, i64::MAX]
+        let records: Vec<GateRecord> = [0, 9, 10, 99, 100, 1_000_000, i64::MAX]
             .into_iter()
             .map(|offset| GateRecord { identity: Identity([offset.to_be_bytes()[7]; IDENTITY_BYTES]), offset })
             .collect();
-        let (mut marks, mut taken_back) = (Vec::new(), Vec::new());
-        for GateRecord { identity, offset } in &asked {
+        let (mut marks, mut removals) = (Vec::new(), Vec::new());
+        for GateRecord { identity, offset } in &records {
             let key: Vec<u8> =
                 b"rgate:".iter().copied().chain(identity.0.iter().zip(SHOP).map(|(a, b)| a ^ b)).collect();
             let mark = format!("pay/in/3/{offset}");
@@ -264,13 +264,13 @@ mod tests {
             set.arg(&key).arg(&mark).arg("NX").arg("PX").arg(604_800_000).arg("GET");
             marks.extend(set.get_packed_command());
             let mut eval = ::redis::cmd("EVAL");
-            eval.arg(TAKE_BACK).arg(1).arg(&key).arg(&mark);
-            taken_back.extend(eval.get_packed_command());
+            eval.arg(REMOVE_MARK).arg(1).arg(&key).arg(&mark);
+            removals.extend(eval.get_packed_command());
         }
-        encoder.set_marks("pay/in/3/", &asked);
+        encoder.set_marks("pay/in/3/", &records);
         assert_eq!(String::from_utf8_lossy(&encoder.commands), String::from_utf8_lossy(&marks));
-        encoder.take_back("pay/in/3/", &asked);
-        assert_eq!(String::from_utf8_lossy(&encoder.commands), String::from_utf8_lossy(&taken_back));
+        encoder.remove_marks("pay/in/3/", &records);
+        assert_eq!(String::from_utf8_lossy(&encoder.commands), String::from_utf8_lossy(&removals));
     }
 
     #[test]

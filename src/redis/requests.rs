@@ -46,7 +46,7 @@ const DEMOTED: [&str; 2] = ["READONLY", "MASTERDOWN"];
 /// The prefix of keys.
 const PREFIX: &str = "ratchet:request:";
 
-/// Requests and their answers in Redis.
+/// Requests and their responses in Redis.
 pub struct Requests {
     address: Address,
     connection: Lazy<MultiplexedConnection, Error>,
@@ -150,8 +150,8 @@ fn key(id: Id) -> String {
 
 /// Translates an error of the crate `redis` for the HTTP layer.
 fn http_error_of(address: &Address, error: &RedisError) -> Error {
-    let store_error = address.error_of(error);
-    if error.code() == Some(NO_ROOM) { Error::Full(store_error.message) } else { http_error(store_error) }
+    let classified = address.error_of(error);
+    if error.code() == Some(NO_ROOM) { Error::Full(classified.message) } else { http_error(classified) }
 }
 
 /// Translates an error for the HTTP layer.

@@ -204,8 +204,8 @@ impl RocksMemory {
     /// The options for opening a store.
     pub fn options(&self) -> Options {
         let mut options = Options::default();
-        // BlockCache of files that a compaction has replaced are evicted with them; otherwise they fill the cache. The
-        // bindings offer no other way to set it.
+        // Evicts blocks of files that a compaction has replaced together with the files; otherwise they would fill the
+        // cache. The bindings offer no other way to set this option.
         options = options.get_options_from_string(UNCACHE).expect("RocksDB knows its own option");
         options.create_if_missing(true);
         if let Some(env) = &self.env {

@@ -41,7 +41,7 @@ const LOAD_FILES_MAX: usize = 64;
 /// The pause between two attempts at a write that waits for flushes and compactions.
 const STALL_STEP: Duration = Duration::from_millis(1);
 const STALL_STEPS_MAX: u32 = 30_000;
-/// With less free space than this, error_of background work is attributed to a lack of space.
+/// With less free space than this, failing background work is attributed to a lack of space.
 const FREE_BYTES_MIN: u64 = 64 << 20;
 
 /// An open RocksDB database, with its pending loads and memtables.

@@ -24,7 +24,7 @@ pub struct Topology {
     pub start: Start,
     /// How records are identified and judged.
     pub rules: Arc<Rules>,
-    /// Where new records go.
+    /// Where surviving records go.
     pub destination: Destination,
     /// Who is asked whether an identity was passed on elsewhere.
     pub gate: Option<Gate>,

@@ -1,4 +1,4 @@
-//! Where a topology's survivors go: to an output in Kafka, or into a sink outside of it.
+//! Where a topology's surviving records go: to an output in Kafka, or into a sink outside of Kafka.
 
 use super::Sink;
 

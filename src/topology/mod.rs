@@ -3,8 +3,8 @@
 //! 1. `spec` reads the text into a raw spec in which each value has its place; keys, types and words are checked.
 //! 2. `compile` turns the spec into a [`Topology`] with everything resolved; what the values mean together is checked.
 //!
-//! Sinks, gates and tests have folders of their own, each with its keys, its spec and its part of the compiler; the other
-//! blocks are in `keys`, `spec` and `compile` themselves.
+//! Sinks, gates and tests (`cases`) have folders of their own, each with its keys, its spec and its part of the
+//! compiler; the other blocks are in `keys`, `spec` and `compile` themselves.
 //!
 //! The second step runs on whatever the first could read, so that one run reports everything. A topology is known by
 //! its name: group, changelogs and transactional ids derive from it.

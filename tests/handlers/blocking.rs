@@ -1,5 +1,5 @@
-//! Goal: a handler that keeps its thread is counted for as long as it does, and its record is named in the log, since no
-//! timeout can end it.
+//! Goal: a handler that keeps its thread is counted until it gives the thread back, and the log names its record, since
+//! no timeout can end it.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -26,7 +26,7 @@ fn handler_that_keeps_its_thread_is_counted_and_named_until_it_gives_it_back() {
         return;
     }
     let log = tempfile::NamedTempFile::new().expect("a file");
-    // The lane's thread logs for the whole process, which has no other test.
+    // The lane's thread logs to the subscriber of the whole process; no other test runs in this process.
     let lines = tracing_subscriber::fmt().json().with_writer(Arc::new(log.reopen().expect("it is there")));
     lines.init();
     let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
@@ -51,10 +51,11 @@ fn handler_that_keeps_its_thread_is_counted_and_named_until_it_gives_it_back() {
     within(Duration::from_secs(10), "its end to be seen", || is("0"));
     let said = std::fs::read_to_string(log.path()).expect("text");
     let lines = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let told: Vec<_> = lines.filter(|line| line["fields"]["topology"] == "embedded").collect();
+    let of_topology: Vec<_> = lines.filter(|line| line["fields"]["topology"] == "embedded").collect();
     let of = |words: &str| {
-        let is_it = |line: &&serde_json::Value| line["fields"]["message"].as_str().is_some_and(|it| it.contains(words));
-        told.iter().filter(is_it).collect::<Vec<_>>()
+        let has_words =
+            |line: &&serde_json::Value| line["fields"]["message"].as_str().is_some_and(|text| text.contains(words));
+        of_topology.iter().filter(has_words).collect::<Vec<_>>()
     };
     let blocked = of("a handler blocks its thread");
     let records: Vec<_> = blocked.iter().map(|line| line["fields"]["record"].as_str()).collect();

@@ -11,7 +11,7 @@ use crate::load::things;
 use crate::operator::Operator;
 use crate::until::DEADLINE;
 
-/// What it says of any Apache Kafka, on both data paths.
+/// The words about the brokers of any Apache Kafka, the same on both data paths.
 const BROKERS: [&str; 4] = ["with transactions", "leader epochs", "creation of topics", "records are read and written"];
 
 /// A job with an input of these settings; the output exists if settings for it are given.

@@ -20,7 +20,7 @@ const SILENT_MAX: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_secs(10);
 /// What the kind before has left, and what is free of it: attempts that were under way, and those that are not spaced yet.
 const SETTLE: Duration = Duration::from_secs(2);
-/// The most attempts in a second: they are 0.3 s apart.
+/// The most attempts in a second; attempts are 0.3 s apart.
 const A_FEW: f64 = 5.0;
 /// The share of a core that may be spent meanwhile.
 const CORE_MAX: f64 = 0.1;

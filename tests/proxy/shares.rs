@@ -169,7 +169,7 @@ async fn without_shares_one_address_may_take_all() {
     assert_eq!(got.header("retry-after"), Some("1"));
 }
 
-/// However much the bounds allow: each stream takes memory of its own.
+/// Whatever the bounds allow, since each stream takes memory of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn connection_carries_a_hundred_requests_at_once() {
     const ASKED: usize = 250;

@@ -63,7 +63,7 @@ fn store_that_refuses_says_why_in_the_log() {
     });
 }
 
-/// What was remembered under the former password is answered with the next one, in the same process.
+/// An answer that was remembered under the former password is replayed under the next one, by the same process.
 #[test]
 fn replaced_password_of_the_store_counts_without_a_restart() {
     let server = redis_server::Server::start(&["--requirepass first"]);
@@ -89,7 +89,7 @@ fn replaced_password_of_the_store_counts_without_a_restart() {
     });
 }
 
-/// `/readyz` is for more people than the log is.
+/// More people can read `/readyz` than the log.
 #[test]
 fn readiness_names_neither_the_store_nor_its_user() {
     let (server, database) = (redis_server::Server::start(&["--requirepass s3cret"]), Database::new());

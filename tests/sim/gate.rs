@@ -94,7 +94,7 @@ impl Server {
         self.flushes.sort_unstable();
     }
 
-    /// What has happened by now, in order. Whether it has forgotten any marks.
+    /// Applies everything that has happened by now, in order. Returns whether marks were forgotten.
     fn advance(&mut self, now: Time) -> bool {
         let (mut arrived, later): (Later, Later) =
             std::mem::take(&mut self.later).into_iter().partition(|(at, _)| *at <= now);
@@ -108,7 +108,7 @@ impl Server {
         self.forget(now) || has_forgotten
     }
 
-    /// Forgets everything if that was to happen by then. Whether there was anything.
+    /// Forgets all marks if a flush was due by then. Returns whether there were any.
     fn forget(&mut self, upto: Time) -> bool {
         let flushed = self.flushes.iter().take_while(|at| **at <= upto).count();
         self.flushes.drain(..flushed);

@@ -17,7 +17,7 @@ use crate::{number, pages, play, play_cut};
 
 type Named = (&'static str, Draw);
 
-/// In what percentage of its profile's seeds each fault has to happen.
+/// The least percentage of its profile's seeds in which each fault has to happen.
 const FAULT_PERCENT_MIN: f64 = 1.0;
 const RARE: &str = "faults in less than a hundredth of their profile's seeds";
 
@@ -40,8 +40,8 @@ fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
     found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Plays this many seeds of a profile; if there are enough, they must reach every situation of the profile, and its faults
-/// often enough.
+/// Plays this many seeds of a profile. If they are enough, they must reach every situation of the profile, and its
+/// faults often enough.
 pub fn of_profile(profile: &'static str, count: u64) {
     let draw = Profile::named(profile).expect("tests name existing profiles");
     let (first, count) = (number("SIM_FIRST").unwrap_or(1), number("SIM_SEEDS").unwrap_or(count));
@@ -88,16 +88,16 @@ pub fn of_all(length: Duration) -> String {
 }
 
 impl Found {
-    /// In what percentage of its profile's seeds a situation was reached.
+    /// The percentage of its profile's seeds that reached a situation.
     fn percent(&self, Situation { by, name, .. }: &Situation) -> f64 {
         let reached = self.within.get(&(*by, *name)).copied().unwrap_or_default();
         reached as f64 * 100.0 / self.seeds_of.get(by).copied().unwrap_or_default().max(1) as f64
     }
 
-    /// Those of these faults that were too rare.
-    fn rare(&self, is_one: impl Fn(&&Situation) -> bool) -> Vec<&'static str> {
-        let of = FAULTS.iter().filter(is_one).filter(|fault| self.percent(fault) < FAULT_PERCENT_MIN);
-        of.map(|fault| fault.name).collect()
+    /// The faults that were too rare, of those that `is_included` accepts.
+    fn rare(&self, is_included: impl Fn(&&Situation) -> bool) -> Vec<&'static str> {
+        let rare = FAULTS.iter().filter(is_included).filter(|fault| self.percent(fault) < FAULT_PERCENT_MIN);
+        rare.map(|fault| fault.name).collect()
     }
 
     /// How long the slowest recovery took.

@@ -307,8 +307,8 @@ fn handled_unsure_seeds() {
     hunt::of_profile("handled_unsure", 40);
 }
 
-/// Brokers that do not name the latest timestamp are read for their time: a record from the far future is set aside, and
-/// holds up nothing.
+/// Where brokers do not name the latest timestamp, their time is read from a marker: a record from the far future is
+/// set aside, and holds up nothing.
 #[test]
 fn records_from_the_future_hold_up_nothing_where_brokers_do_not_tell_the_time() {
     let draw: Draw = |random| Profile { names_latest_time: false, ..Profile::odd(random) };

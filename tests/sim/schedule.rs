@@ -80,7 +80,7 @@ pub struct Choices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     Crash(usize),
-    /// The same as soon as a commit was decided of which the instance has not heard, or at this time.
+    /// A crash as soon as a commit of the instance was decided and its response has not arrived, or else at this time.
     CrashInCommit(usize, Time),
     Freeze(usize, Time),
     /// The instance leaves on its own, and comes back.

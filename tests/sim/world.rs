@@ -383,7 +383,7 @@ impl State {
         self.fate_of(self.wire)
     }
 
-    /// Counts what happens to a request on the wire.
+    /// Counts the fault that a request on the wire meets.
     pub fn suffers(&mut self, fate: Fate, what: &str) {
         faults::of_wire(fate, what).into_iter().for_each(|fault| self.reach(fault));
     }

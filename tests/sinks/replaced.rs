@@ -1,4 +1,5 @@
-//! Goal: a secret that is replaced in its file is used without a restart of the process, and nothing is lost or done twice.
+//! Goal: a secret that is replaced in its file is used without a restart of the process, and no record is lost or done
+//! twice.
 
 use crate::database;
 use crate::load::thing;
@@ -25,7 +26,7 @@ fn replaced_address_is_used_without_a_restart_of_the_process() {
     shop.check(DEADLINE);
     let pid = operator.pid();
 
-    // The former role is of no use any more.
+    // The former role can no longer log in.
     shop.reach(&url(2));
     shop.database.run(&format!("alter role {} nologin", role(1)));
     let end = format!("select pg_terminate_backend(pid) from pg_stat_activity where usename = '{}'", role(1));

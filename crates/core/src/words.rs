@@ -18,7 +18,7 @@ pub fn agreeing<'w, N: PartialEq + From<u8>>(count: N, one: &'w str, several: &'
     if count == N::from(1) { one } else { several }
 }
 
-/// An error's message and those of its causes, for a message of ratchet's.
+/// The messages of an error and of its causes, in lower case and separated by colons.
 pub fn error_text(error: &dyn Error) -> String {
     let mut text = in_lower_case(&error.to_string());
     let mut source = error.source();

@@ -13,10 +13,10 @@ pub fn mix(n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// An integer type to draw numbers of. Bounds are not negative, but for those of [`Random::between`].
+/// An integer type of random numbers. Only the bounds of [`Random::between`] may be negative.
 pub trait Integer: Copy {
     fn of(number: u64) -> Self;
-    /// Two's complement, if negative.
+    /// The number, in two's complement if it is negative.
     fn number(self) -> u64;
 }
 
@@ -73,7 +73,7 @@ impl Random {
         N::of(least.number().wrapping_add(self.below(numbers)))
     }
 
-    /// One of `all`, which is not empty.
+    /// An element of `all`, which is not empty.
     pub fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len())]
     }

@@ -182,7 +182,7 @@ fn show_abilities(abilities: &Abilities) {
     findings.iter().for_each(show);
 }
 
-/// What the brokers can do, in a line, and what there is to note about it.
+/// What the brokers can do, in a line, and the notes about it.
 fn describe_abilities(Abilities { asked, silent, data_path, can, without, .. }: &Abilities) -> (String, Vec<Finding>) {
     let line = format!("brokers: {} with {}", counted(*asked as u64, "broker"), can.join(", "));
     let mut findings = vec![Finding::note(format!("records are read and written {data_path}"), "")];

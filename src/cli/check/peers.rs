@@ -1,7 +1,7 @@
-//! Servers on other machines that are not authenticated: Kafka, and those of a topology or of a proxy. Notes never show a
-//! secret address.
+//! Notes about servers on other machines that are not authenticated: Kafka, and the servers of a topology or a proxy.
+//! Notes never show a secret address.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::config::{ClusterKind, Config};
@@ -11,7 +11,7 @@ use crate::topology::Topology;
 use crate::topology::sink::Sink;
 use crate::topology::sink::http::address::Address;
 
-/// What follows for Kafka's clients.
+/// The risk, for any server.
 const TRAFFIC: &str = "an attacker on the network can read and change the traffic";
 
 /// A note for each server of a topology that is not authenticated.
@@ -42,16 +42,16 @@ pub fn proxy_notes(config: &proxy::Config) -> Vec<String> {
     of_upstream.into_iter().chain(of_store).collect()
 }
 
-/// A note for each way in which clients connect to brokers that are not authenticated.
+/// The notes about brokers that are not authenticated; consumers, producers and other clients may connect in different
+/// ways.
 pub fn kafka_notes(config: &Config) -> Vec<String> {
     if config.cluster != ClusterKind::Kafka {
         return Vec::new();
     }
     let kafka = &config.kafka;
     let clients = [kafka.for_consumer(), kafka.for_producer(), kafka.for_admin()];
-    let mut notes: Vec<String> = clients.iter().filter_map(client_note).collect();
-    notes.dedup();
-    notes
+    let notes: BTreeSet<String> = clients.iter().filter_map(client_note).collect();
+    notes.into_iter().collect()
 }
 
 /// The note for clients with these properties, whose defaults are librdkafka's.
@@ -73,7 +73,7 @@ fn client_note(properties: &BTreeMap<String, String>) -> Option<String> {
              sasl_ssl prevents it"
         )),
         "sasl_plaintext" => {
-            // By SCRAM the broker proves that it knows the password, which nobody can read.
+            // In a login by SCRAM, the broker proves that it knows the password, and the password itself is not sent.
             let (beyond, secret) = match given(&["sasl.mechanism", "sasl.mechanisms"]).as_deref() {
                 Some("scram-sha-256" | "scram-sha-512") => ("beyond the login, ", ""),
                 Some("plain") => ("", ", the password included"),
@@ -101,7 +101,7 @@ fn client_note(properties: &BTreeMap<String, String>) -> Option<String> {
 fn is_local_broker(broker: &str) -> bool {
     let address = broker.split_once("://").map_or(broker, |(_, address)| address);
     let address = address.split('/').next().unwrap_or_default();
-    // Without a host it is this one.
+    // An address without a host means this machine.
     address.is_empty() || address.starts_with(':') && !address.starts_with("::") || is_local(address)
 }
 
@@ -236,7 +236,10 @@ mod tests {
             assert_eq!(said(&["bootstrap.servers=localhost", "security.protocol=ssl", switch]), [""; 0], "{switch}");
         }
         let one_side = said(&[REMOTE, "security.protocol=ssl", "producer.security.protocol=plaintext"]);
-        assert_eq!(one_side, [plain], "of the producers alone");
+        assert_eq!(one_side, [plain], "only the producers' note");
+        let unchecked = [REMOTE, "security.protocol=ssl", "enable.ssl.certificate.verification=false"];
+        let both = said(&[&unchecked[..], &["producer.security.protocol=plaintext"]].concat());
+        assert!(both.len() == 2 && both[0].contains("checks no certificate") && both[1] == plain, "{both:?}");
     }
 
     #[test]

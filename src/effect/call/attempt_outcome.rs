@@ -32,8 +32,8 @@ use std::fmt;
 
 use super::RetryAfter;
 
-/// The headers by which providers mark a response as a replay, in lower case: Stripe's, and that of the crate
-/// axum-idempotent.
+/// The headers by which providers mark a response as a replay, in lower case: Stripe's header, and the header of the
+/// crate axum-idempotent.
 const REPLAY_MARKERS: [&str; 2] = ["idempotent-replayed", "idempotency-replayed"];
 /// The word that the body of a response about the key contains, unless it contains the header's name: the word is in
 /// the IETF draft's problem types and in Stripe's `idempotency_error`.
@@ -92,7 +92,7 @@ pub enum Class {
     Conflict,
     /// The provider refuses the request.
     Rejected,
-    /// The request may have been carried out, and nobody can find out whether it was.
+    /// The request may have been carried out, and no attempt can determine whether it was.
     InDoubt,
 }
 
@@ -228,7 +228,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Checks the overrides. The override for a single code takes precedence over that for its hundred.
+    /// Checks the overrides. The override for a single code takes precedence over the one for its hundred.
     ///
     /// # Errors
     /// Two overrides are for the same codes.

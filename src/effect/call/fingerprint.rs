@@ -1,8 +1,8 @@
 //! The fingerprint of a request, which shows whether two requests under one key are the same.
 //!
 //! A record with the identity and version of another record, but with a different request, is a conflict, never a
-//! duplicate. The fingerprint covers the parts of the request that depend on the record: method, path and query, those
-//! headers, and the body. Headers that come from the topology alone are left out, so that a secret can be replaced.
+//! duplicate. The fingerprint covers the method, path and query, the headers that depend on the record, and the body.
+//! Headers that come from the topology alone are left out, so that a secret can be replaced.
 //!
 //! A topology that has changed makes a different request for every record. So a fingerprint contains the [`Form`] of
 //! the request, and fingerprints of different forms are not compared.

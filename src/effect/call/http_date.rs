@@ -100,8 +100,8 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
 /// Year, month and day of the date that is this many days after the epoch: the reverse of [`days_since_epoch`], from
 /// the same source.
 fn date_of_day(days_since_epoch: i64) -> (i64, i64, i64) {
-    let days_since_epoch = days_since_epoch + 719_468;
-    let (era, day_of_era) = (days_since_epoch.div_euclid(146_097), days_since_epoch.rem_euclid(146_097));
+    let days = days_since_epoch + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;

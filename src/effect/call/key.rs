@@ -7,7 +7,7 @@
 //!
 //! | bytes | content |
 //! |---|---|
-//! | 25 | `ratchet idempotency key 1`, which no other digest begins with |
+//! | 25 | `ratchet idempotency key 1`: no other hashed bytes begin with it |
 //! | 8 + n | the topology's name: its length, and its bytes |
 //! | 8 + n | the identity: the store key (see [`crate::dedup::identity`]) |
 //! | 1, 8 + n | `00`, or `01` and the epoch's parts, encoded like an identity |

@@ -67,7 +67,7 @@ pub enum Stage {
     Ready,
     /// An attempt is under way.
     Sent,
-    /// The call has an outcome, which is to be settled: nothing more is sent.
+    /// The call has an outcome, which must be settled: nothing more is sent.
     Decided(Outcome),
 }
 
@@ -89,7 +89,7 @@ pub enum Outcome {
     Rejected,
     /// The key was used for another request.
     Conflict,
-    /// The request may have been carried out, and nobody can find out whether it was.
+    /// The request may have been carried out, and no attempt can determine whether it was.
     InDoubt,
     /// The attempts are exhausted.
     Unavailable,
@@ -304,8 +304,7 @@ impl Call {
     }
 
     fn to_waiting(self, permit: Permit) -> (Self, Action) {
-        // A call that cannot have acted has had no first attempt: the next transaction records the time of that one
-        // anew.
+        // A call that cannot have acted has had no first attempt: the next transaction records a new time for it.
         let first_attempt_at_ms = self.first_attempt_at_ms.filter(|_| self.may_have_acted);
         (Self { stage: Stage::Waits(permit), first_attempt_at_ms, ..self }, Action::Write(permit))
     }

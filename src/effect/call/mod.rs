@@ -10,7 +10,8 @@
 //! - [`Answers`] gives an [`AttemptOutcome`] its class, which depends on whether there is a key, and which the
 //!   topology may override
 //! - [`RetryAfter`] and [`Retry`] determine the wait: at least as long as the provider asks, and with full jitter
-//! - [`Key`] is the key by which the provider recognises an effect; [`KeyWindow`] is the time for which it does
+//! - [`Key`] is the key by which the provider recognises an effect; [`KeyWindow`] is the time during which the provider
+//!   honours the key
 //! - [`Fingerprint`] shows whether two requests under one key are the same
 //!
 //! The model of the protocol (`tests/models/calls`) has the same states and steps, but neither backoff nor the status
@@ -68,7 +69,7 @@ pub struct Policy {
 pub enum Reserve {
     /// Always.
     Always,
-    /// Unless a grant in the position record covers the call's record.
+    /// Unless a grant in the position record permits the call.
     Auto,
 }
 

@@ -45,7 +45,7 @@ impl KeyWindow {
 
     /// Whether a request may be written now, if the first one may have been written at `first_attempt_at_ms`; both
     /// times are by the wall clock, in milliseconds since the epoch. Must be checked when the request is written to the
-    /// socket, even by owners that have lost their task: afterwards nobody can stop the request.
+    /// socket, even by owners that have lost their task: a written request cannot be stopped.
     pub fn allows(&self, first_attempt_at_ms: i64, now_ms: i64) -> bool {
         self.is_per_step || self.allows_step(first_attempt_at_ms, now_ms)
     }
@@ -64,8 +64,8 @@ impl KeyWindow {
         !self.is_ahead(since_ms, now_ms) && now_ms.saturating_sub(since_ms) < self.honoured_for_ms / 2
     }
 
-    /// Whether a time is in the future, because the clock has gone back or another owner's clock was ahead: then nobody
-    /// knows how long ago that time was.
+    /// Whether a time is in the future, because the clock has gone back or another owner's clock was ahead: then it is
+    /// unknown how long ago that time was.
     fn is_ahead(&self, then_ms: i64, now_ms: i64) -> bool {
         then_ms > now_ms.saturating_add(self.margin_ms)
     }

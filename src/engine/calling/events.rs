@@ -152,7 +152,7 @@ impl Calling {
         let is_refused =
             class == Class::Hold && !matches!(outcome, AttemptOutcome::Status(Status { retry_after: Some(_), .. }));
         called.ended_at = Some(now.monotonic);
-        // The attempt ended with a step that is not in the open transaction: the step is repeated, under the same key.
+        // Reported steps that are not in the open transaction are repeated, under the same keys.
         called.reported_steps.take_if(|steps| steps.written_ms.is_none());
         let random = &mut self.random;
         let event = Event::AttemptEnded { attempt, outcome, is_down };
@@ -184,8 +184,8 @@ impl Calling {
         }
     }
 
-    /// Holds all calls, since the provider did not respond to a call, or refused it. That call itself waits until
-    /// `until`.
+    /// Holds all calls, since the provider seems to be down, or has refused a call. The call that ended waits until
+    /// `until` itself.
     fn hold_calls(
         &mut self,
         context: &Context,

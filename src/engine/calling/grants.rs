@@ -3,7 +3,7 @@
 //! After a restore, every unsettled record before that offset counts as called: a refusal then says nothing about an
 //! earlier attempt, so the call is in doubt. So a grant reaches no further than necessary: about as far as the next
 //! transactions will reach and, after an orderly stop, only to the last call that is still open. Grants of former
-//! owners are always kept: those owners may have called under them, and a frozen owner still may.
+//! owners are always kept: a former owner may have called under its grants, and a frozen owner still may.
 
 use crate::effect::call::{KeyWindow, Policy, Reserve};
 use crate::engine::share::Position;

@@ -1,11 +1,11 @@
 //! Judges the records of a window: decides which of them call the provider, and what happens to the others.
 //!
-//! Records are judged in input order, and none before all earlier records of its identity are settled, or decided in
-//! the same round without a call: until then, the entry to judge it against is not known. A record that starts a scope
-//! or empties a table concerns other identities, too. It is judged only as the first of its window, and the records
-//! behind it only once it is settled: scopes are numbered in the position record, which describes the end of the
-//! settled prefix. Where a topology has epochs, or records that empty tables, no record overtakes a record that waits
-//! for its identity, since the waiting record might be of that kind.
+//! Records are judged in input order. A record is judged once all earlier records of its identity are settled, or
+//! decided in the same round without a call: until then, the entry to judge it against is not known. A record that
+//! starts a scope or empties a table concerns other identities, too. It is judged only as the first of its window, and
+//! the records behind it only once it is settled: scopes are numbered in the position record, which describes the end
+//! of the settled prefix. Where a topology has epochs, or records that empty tables, no record overtakes a record that
+//! waits for its identity, since the waiting record might be of that kind.
 //!
 //! The version that a scope has reached decides about records of other identities as well. So where there are epochs, a
 //! record that is judged but not settled counts as seen for the records behind it, and records are settled in input
@@ -194,7 +194,7 @@ fn find_slots_to_judge(buffers: &mut JudgingBuffers, window: &Window, is_in_orde
     let mut open: HashSet<&[u8]> = HashSet::new();
     for (index, slot) in window.slots().enumerate() {
         match &slot.stage {
-            // Only the cluster can confirm the timestamp. It is asked once every record before this one is settled.
+            // Only the cluster can confirm the timestamp. It is asked once all records before this record are settled.
             _ if slot.needs_kafka_time() => break,
             SlotStage::Settled => continue,
             SlotStage::Stops(_) => break,

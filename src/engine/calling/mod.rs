@@ -5,7 +5,7 @@
 //! - [`grants`] decides up to which offset calls need no reservations of their own
 //! - [`writing`] puts reservations, grants and settlements into the task's share of the open transaction
 //! - [`results`] writes the provider's responses, [`secrets`] withholds response bodies that contain a secret
-//! - `sending` sends and withdraws calls, `events` handles what the provider reports, `numbers` numbers calls
+//! - `sending` sends and withdraws calls, `events` handles the driver's events, `numbers` numbers calls
 //! - [`health`] tracks whether the provider is up, `blocked` reports a handler that blocks the others
 //!
 //! [`crate::effect::call`] decides what happens to a call; the provider's driver sends the requests. In each

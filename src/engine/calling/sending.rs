@@ -27,7 +27,7 @@ const UNSENT_PER_CALL: usize = 16;
 const UNSENT_MIN: usize = 64;
 
 impl Calling {
-    /// How many records to read at most now: none while enough calls are unsent. So no window has to be paused, which
+    /// How many records to read at most now: zero while enough calls are unsent. So no window has to be paused, which
     /// would cause records to be read twice, and rounds have few slots to scan.
     pub fn read_limit(&self, terms: &Terms, records_max: usize) -> usize {
         if self.has_enough_unsent { 0 } else { records_max.min(unsent_max(terms)) }
@@ -96,7 +96,7 @@ impl Calling {
         }
     }
 
-    /// Sends the calls that are ready, as many as the driver may queue.
+    /// Sends the calls that are ready, as many as may be in flight or queued.
     pub fn send(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) {
         let now = Self::now(context);
         self.has_enough_unsent = false;

@@ -48,10 +48,9 @@ pub(in crate::engine) fn write<C: Cluster>(
     let grant = writer.next_grant(window);
     let mut last_in_order = window.last_in_order();
     for index in 0..window.len() {
-        let may_settle_now = |window: &Window| index <= last_in_order && window.may_settle(index);
         let slot = window.slot(index);
         if !portion.is_due(slot)
-            || slot.can_be_settled() && !may_settle_now(window)
+            || slot.can_be_settled() && index > last_in_order
             || slot.may_enter_transaction() && !window.may_settle(index)
         {
             continue;

@@ -61,10 +61,10 @@ impl LatestBounds {
     }
 }
 
-/// The progress of a task at work with commands, beyond the offset in its position record.
+/// The progress that a task has made with commands, beyond the offset in its position record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandProgress {
-    /// When it began to work, on the monotonic clock.
+    /// When the task began to work, on the monotonic clock.
     pub began_at: Duration,
     /// The task has passed all commands before this, as far as they were read.
     pub passed: Option<Control>,

@@ -1,4 +1,4 @@
-//! A lane's commands: those that at least one of its tasks has not passed yet.
+//! A lane's commands: the commands that at least one of its tasks has not passed yet.
 //!
 //! The lane reads them itself, outside the group, and only while there are records to read. The offset of a record that
 //! is no command is noted in memory only. The reader is dropped at the end of the topic.
@@ -20,7 +20,7 @@ use super::ControlTopicBounds;
 
 /// How often a lane reads commands.
 const READ_INTERVAL: Duration = Duration::from_millis(200);
-/// While the lane keeps this many commands or more, it reads no further ones.
+/// While the lane keeps this many commands or more, it reads no further commands.
 const KEPT_MAX: usize = 1_000;
 /// How many records are read at once.
 const READ_RECORDS_MAX: usize = 500;
@@ -167,7 +167,7 @@ impl<C: Cluster> LaneCommands<C> {
         !self.carried_out.is_empty()
     }
 
-    /// Called when a commit with commands has succeeded: the next failure starts with a short pause again.
+    /// Records that a commit with commands has succeeded: the next failure starts with a short pause again.
     pub fn on_commit(&mut self) {
         (self.failures, self.failed_at) = (0, None);
     }

@@ -72,7 +72,7 @@ pub struct Effect {
     /// When its first attempt may have been made, if it is under way or given up; otherwise when the identity was last
     /// seen, by record time. In milliseconds since the epoch.
     pub since_ms: Option<i64>,
-    /// The record's offset; `None` if it was settled by hand.
+    /// The record's offset; `None` if it was settled manually.
     pub offset: Option<i64>,
     /// The remembered reason.
     pub reason: Option<String>,

@@ -12,8 +12,8 @@
 //! noted offset begins with the topic's first record, and so does a task whose noted offset belongs to another topic: a
 //! command about an unknown identity changes nothing.
 //!
-//! **A command waits** for an open call of its identity, and for a reservation whose record will be read again, since
-//! that record continues the call. Later commands wait as well.
+//! **A command waits** for an open call of its identity, and for a reservation whose record is not judged yet, since
+//! that record will continue the call. Later commands wait as well.
 //!
 //! **Failure**: a control topic that cannot be read or written holds up commands, and nothing else. A topic that is
 //! deleted and created again is another topic: a command names the topic that it was sent to, so that it is

@@ -43,16 +43,16 @@ pub enum Error {
 pub struct Acknowledgements {
     /// The command's id.
     pub id: CommandId,
-    /// The acknowledgements by task; an error if a later release wrote one.
+    /// The acknowledgements by task; an error if a later release wrote the acknowledgement.
     pub by_task: BTreeMap<TopicPartition, Result<Acknowledgement, format::Error>>,
     /// The tasks that have not acknowledged the command yet.
     pub unacknowledged: BTreeSet<TopicPartition>,
     /// Whether tasks can acknowledge the command now. On an embedded cluster they cannot: only one program at a time
-    /// has the cluster's folder open, and this one runs no tasks.
+    /// has the cluster's folder open, and this program runs no tasks.
     pub can_acknowledge: bool,
 }
 
-/// Sends the command to settle a call, usually one in doubt, whose identity has this key in the changelog. Waits at
+/// Sends the command to settle a call, usually a call in doubt, whose identity has this key in the changelog. Waits at
 /// most `wait` for the acknowledgements; not at all on an embedded cluster.
 pub fn settle(
     config: &Config,

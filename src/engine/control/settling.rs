@@ -1,8 +1,8 @@
 //! How `ratchet settle` changes an entry.
 //!
-//! | what is known of the identity | `done`, `drop` | `retry` |
+//! | state of the identity | `done`, `drop` | `retry` |
 //! |---|---|---|
-//! | nothing | no change | no change |
+//! | unknown | no change | no change |
 //! | it is done, and nothing is under way | no change | forgotten |
 //! | it was dropped, and nothing is under way | `done`: settled as done; `drop`: no change | forgotten |
 //! | anything else | settled accordingly, with nothing under way any more | forgotten |
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn settled_call_is_changed_only_from_dropped_to_done() {
+    fn done_call_stays_done_and_dropped_call_can_become_done() {
         for decision in [ManualDecision::Done, ManualDecision::Drop] {
             let (change, outcome, was) = settle_entry(&encoded(Some(settled(How::Done)), None), decision);
             assert_eq!((change, outcome, was.as_deref()), (Change::Nothing, Outcome::Already, Some("done")));

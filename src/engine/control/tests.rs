@@ -1,5 +1,5 @@
-//! Goal: a lane reads each command that one of its tasks has not passed, and none from another topic; after a failure
-//! it pauses, longer each time.
+//! Goal: a lane reads each command that one of its tasks has not passed, and no command from another topic; after a
+//! failure it pauses, longer each time.
 
 use super::commands::LaneCommands;
 use super::*;
@@ -61,7 +61,7 @@ fn commands_are_read_from_the_position_of_the_task_furthest_back() {
     // The lane gets a task that is further back.
     commands.read(&cluster, &bounds(&cluster, SECOND), 0, SECOND);
     assert_eq!(offsets(&commands, 0), all);
-    // All tasks have passed all commands, and another command is given.
+    // All tasks have passed all commands, and another command is sent.
     let another = command(&cluster, 3);
     commands.read(&cluster, &bounds(&cluster, SECOND), 3, SECOND);
     assert_eq!(offsets(&commands, 0), [another]);

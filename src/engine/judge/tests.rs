@@ -1,4 +1,4 @@
-//! Goal: the keys of a batch are sorted and distinct, like in a sorted list.
+//! Goal: the keys of a batch are sorted and distinct, and each wanted key has the index of its distinct key.
 
 use proptest::prelude::*;
 

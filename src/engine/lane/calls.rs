@@ -317,7 +317,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Settles answered calls, and releases reservations of calls that were never sent, in as many transactions as
-    /// necessary. Gives up after `FRUITLESS_RELEASES_MAX` transactions that released nothing.
+    /// necessary. Gives up after `FRUITLESS_RELEASES_MAX` transactions that left as many slots due as before.
     fn release_reservations(&mut self, ids: &[TaskId]) {
         let (mut remaining, mut fruitless) = (usize::MAX, 0);
         loop {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::cluster::{Cluster, ErrorKind, Message, Producer, Ticket};
+use crate::engine::calling::Windows;
 use crate::engine::calling::window::Window;
 use crate::engine::capacity::Added;
 use crate::engine::control::ControlTopicBounds;
@@ -53,8 +54,7 @@ impl<C: Cluster> Lane<C> {
         let offsets = tasks.values().filter_map(|task| next_command_offset(task, &bounds));
         let Some(next) = offsets.min() else { return calling.metrics.commands_waiting(0) };
         commands.read(cluster, &bounds, next, now);
-        let active: Vec<TaskId> =
-            tasks.iter().filter(|(_, task)| task.destination.window().is_some()).map(|(id, _)| *id).collect();
+        let active = tasks.active_tasks();
         let mut waiting = 0;
         for id in active {
             match self.apply_commands_of(id, &bounds, now) {

@@ -26,7 +26,7 @@ impl<C: Cluster> Lane<C> {
         match event {
             GroupEvent::Assigned(partitions) => {
                 tracing::info!(
-                    topology = self.context.topology.name, partitions = %joined(&partitions),
+                    topology = self.context.topology.name, partitions = %partition_list(&partitions),
                     "partitions assigned"
                 );
                 self.member.accept_assigned(&partitions)?;
@@ -40,7 +40,7 @@ impl<C: Cluster> Lane<C> {
             }
             GroupEvent::Revoked(partitions) => {
                 tracing::info!(
-                    topology = self.context.topology.name, partitions = %joined(&partitions),
+                    topology = self.context.topology.name, partitions = %partition_list(&partitions),
                     "partitions revoked"
                 );
                 if sabotage::is_on(Sabotage::ReleasedInTransaction) {
@@ -55,7 +55,7 @@ impl<C: Cluster> Lane<C> {
             }
             GroupEvent::Lost(partitions) => {
                 tracing::warn!(
-                    topology = self.context.topology.name, partitions = %joined(&partitions),
+                    topology = self.context.topology.name, partitions = %partition_list(&partitions),
                     "partitions lost"
                 );
                 if self.transactor.is_open() {
@@ -287,7 +287,7 @@ impl<C: Cluster> Lane<C> {
     }
 }
 
-fn joined(partitions: &[TopicPartition]) -> String {
+fn partition_list(partitions: &[TopicPartition]) -> String {
     if partitions.is_empty() {
         return "none".to_owned();
     }

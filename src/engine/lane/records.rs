@@ -98,8 +98,8 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn enlist(&mut self, id: TaskId) -> Result<Option<&mut Share>, Failure> {
         self.claim_partition(id)?;
         let Some(work) = self.tasks.get(&id).and_then(Task::work) else { return Ok(None) };
-        let touched = self.transactor.enlist(&self.context, id, &work.task.committed);
-        touched.map(|(share, _)| Some(share)).map_err(Failure::cluster)
+        let enlisted = self.transactor.enlist(&self.context, id, &work.task.committed);
+        enlisted.map(|(share, _)| Some(share)).map_err(Failure::cluster)
     }
 
     fn accepts_records(&self, id: TaskId) -> bool {

@@ -100,7 +100,7 @@ impl<C: Cluster> Lane<C> {
             Cause::RefusedAt(offset, reason) => task.trouble.refused_at = Some((offset, reason)),
             Cause::State(error) => restore::set_back(&self.context, task, &error.into()),
             Cause::Cluster(error) => restore::set_back(&self.context, task, &error.into()),
-            // Its own transaction is undone, and it already restores.
+            // The task's own transaction is undone, and the task already restores.
             Cause::Sink(undone) => {
                 self.note_undone(&undone);
                 self.note_rejected(undone.rejected);
@@ -210,19 +210,19 @@ impl<C: Cluster> Lane<C> {
                 (self.restores.next_task, self.restores.has_work_left) = (id, true);
                 break;
             }
-            let may_load =
-                self.tasks_in(|phase| matches!(phase, Phase::Loading(_))).len() < self.context.limits.loads_max;
             match self.tasks[&id].phase {
                 Phase::Redoing(_) => self.step_redo(id),
                 Phase::Gated => self.resume_gated(id)?,
-                _ => self.restore_slice(id, may_load)?,
+                _ => self.restore_slice(id)?,
             }
         }
         Ok(())
     }
 
     /// Gives one restoring task a slice. An error means that the lane's membership is unusable.
-    fn restore_slice(&mut self, id: TaskId, may_load: bool) -> Result<(), cluster::Error> {
+    fn restore_slice(&mut self, id: TaskId) -> Result<(), cluster::Error> {
+        let loading = self.tasks_in(|phase| matches!(phase, Phase::Loading(_))).len();
+        let may_load = loading < self.context.limits.loads_max;
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
         let step = || restore::step(&self.context, &self.cluster, task, &mut self.restore_batch, may_load);
         let stepped = match caught(step) {
@@ -248,7 +248,7 @@ impl<C: Cluster> Lane<C> {
         if let Err(setback) = ready {
             let task = self.tasks.get_mut(&id).expect("listed by the caller");
             if matches!(setback.consequence(), Consequence::Stop | Consequence::StopUnlessProven) {
-                // Nobody waits for the records of a stopped task.
+                // The records of a stopped task are not needed.
                 let _ = self.member.pause(&task.input);
             }
             restore::set_back(&self.context, task, &setback);

@@ -17,6 +17,7 @@ use crate::engine::share::TaskId;
 use crate::engine::sink_trouble::Wait;
 use crate::engine::task::{Phase, Task};
 use crate::engine::transact::AbortOutcome;
+use crate::format::Token;
 use crate::sabotage::{self, Sabotage};
 
 use super::Lane;
@@ -112,7 +113,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Called when the row and Kafka differ by more than a redo; `claimed` is `None` if there is no row at all. If two
-    /// checks find the same and nobody has claimed the row in between, the task must not continue.
+    /// checks find the same difference and no other owner has claimed the row in between, the task must not continue.
     fn on_difference(&mut self, id: TaskId, claimed: Option<ClaimedRow>) -> Result<bool, Setback> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
         let doubted = task.destination.sink().and_then(|task_sink| task_sink.doubted_mark.as_ref());
@@ -121,11 +122,8 @@ impl<C: Cluster> Lane<C> {
             None => doubted == Some(&NO_ROW),
         };
         let token = claimed.as_ref().and_then(|claimed| claimed.row.mark.token);
-        let or_nothing = |token: Option<String>| token.unwrap_or_else(|| "nothing".to_owned());
-        let (row, recorded) = (
-            or_nothing(token.map(|token| token.to_string())),
-            or_nothing(task.last.recorded_token.map(|token| token.to_string())),
-        );
+        let or_nothing = |token: Option<Token>| token.map_or_else(|| "nothing".to_owned(), |token| token.to_string());
+        let (row, recorded) = (or_nothing(token), or_nothing(task.last.recorded_token));
         if is_certain {
             let end = covered_end(&task.committed);
             let is_ahead = claimed.is_some_and(|claimed| {

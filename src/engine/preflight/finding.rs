@@ -39,8 +39,7 @@ impl Finding {
         Self { severity, message: message.into(), help: help.into(), is_missing: false, is_lost: false }
     }
 
-    /// The topology cannot run without this topic, which is unknown, and whose contents would be lost if it were
-    /// created.
+    /// The topology cannot run without this topic, which is unknown, and whose former contents a new topic would lack.
     pub fn lost(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { is_lost: true, ..Self::missing(message, help) }
     }

@@ -1,5 +1,6 @@
 //! The findings about a topology's topics: pure rules, used by both `run` and `check --online`. This file covers any
-//! topic and the group's rights; `forwarding` covers forwarded records, `memory` the stored state.
+//! topic and the group's rights; `forwarding` covers forwarded records, `memory` the changelog and the group's
+//! committed offsets.
 
 use crate::cluster::{Denied, Rights, TopicDescription};
 use crate::config::{self, Create};

@@ -91,7 +91,7 @@ fn query_topology<C: Cluster>(
     let mut inputs = Vec::new();
     for name in &names {
         match feeding::problem_with(topology, name, &names) {
-            Some(problem) => findings.push(Finding::refused(problem, "exclude it by input.exclude")),
+            Some(problem) => findings.push(Finding::refused(problem, "exclude it with input.exclude")),
             None => {
                 let facts = Facts::gather(cluster, topology, name, rights, &survey)?;
                 findings.extend(judge.input(&facts));

@@ -11,7 +11,7 @@ use super::finding::{Finding, Severity};
 pub struct Warnings(Mutex<BTreeMap<String, Vec<Finding>>>);
 
 impl Warnings {
-    /// These findings about a topic, without the warnings that the previous check has found, too.
+    /// These findings about a topic, without the warnings that the previous check also found.
     pub fn without_repeated(&self, topic: &str, findings: Vec<Finding>) -> Vec<Finding> {
         let is_warning = |finding: &&Finding| finding.severity == Severity::Warning;
         let current: Vec<Finding> = findings.iter().filter(is_warning).cloned().collect();

@@ -64,10 +64,10 @@ pub struct Facts<'a> {
 /// What to do for a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Choice {
-    /// Keep its changelog: the group names it or, if the group names none, the store does, and it holds the transaction
-    /// that they name.
+    /// Keep its changelog: the group names it or, if the group names no changelog, the store does, and it holds the
+    /// transaction that they name.
     Keep,
-    /// Nothing to do: no group, store or changelog shows that anything was ever processed.
+    /// Nothing to do: neither the group nor a store nor the changelog shows that any record was ever processed.
     Nothing,
     /// Write its changelog from this store, and commit this offset for the group.
     Write {
@@ -140,12 +140,12 @@ fn stores_beyond<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a Candidate> {
     })
 }
 
-/// Whether a store at the position `one` has processed everything that `other` covers.
-fn covers(one: &PositionRecord, other: &PositionRecord) -> bool {
-    let within = |(from, to): &(i64, i64)| one.processed.iter().any(|(start, end)| start <= from && to <= end);
+/// Whether a store at this position has processed everything that `other` covers.
+fn covers(position: &PositionRecord, other: &PositionRecord) -> bool {
+    let within = |(from, to): &(i64, i64)| position.processed.iter().any(|(start, end)| start <= from && to <= end);
     // An empty range says where the input continues, but covers nothing processed.
     let mut ranges = other.processed.iter().filter(|(from, to)| from < to);
-    one.token == other.token || (one.input_id == other.input_id && ranges.all(within))
+    position.token == other.token || (position.input_id == other.input_id && ranges.all(within))
 }
 
 /// Whether the changelog named by the group or a store is usable, by the rules of [`resume`].
@@ -153,7 +153,7 @@ fn check_existing(facts: Facts<'_>, metadata: Option<&OffsetMetadata>, contents:
     let last = contents.last.as_ref();
     if let Some(store) = stores_beyond(facts).find(|store| !last.is_some_and(|last| covers(last, &store.position))) {
         return Err(Problem::Lost(format!(
-            "the store {} has applied the transaction {}, which it does not hold",
+            "the store {} has applied the transaction {}, which the changelog does not hold",
             store.path.display(),
             store.position.token
         )));
@@ -254,8 +254,8 @@ fn choose_furthest_store(facts: Facts<'_>) -> Result<Choice, String> {
     if !facts.expected.without_group {
         return Err(format!(
             "the group has no transaction to compare the stores with, and {} has come furthest, to offset {processed}: \
-             if no other machine has come further, use --without-group; records that another machine has forwarded beyond \
-             that offset are forwarded again",
+             if no other machine has come further, use --without-group; records that another machine has forwarded \
+             beyond that offset are forwarded again",
             from.path.display()
         ));
     }

@@ -63,8 +63,8 @@ impl<C: Cluster> Writer<C> {
         Ok(Self { member, producer, batch, lane, transactions: 0 })
     }
 
-    /// Describes what prevents writing to a changelog: a record in it that the store does not hold. Records that an
-    /// earlier attempt has written are equal to the store's.
+    /// Describes what prevents writing to a changelog: its first records were removed, or it holds a record that the
+    /// store does not. Entries that an earlier attempt has written are equal to the store's.
     pub fn obstacle(
         &mut self,
         cluster: &C,

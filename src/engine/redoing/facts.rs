@@ -2,8 +2,8 @@
 //!
 //! The row is in a database that other programs may write to, and a redo is sent to Kafka unchanged, with ratchet's own
 //! rights there. So it is compared with facts from outside the row: the topology's topics, the task's input, and the
-//! transaction that the row names. A forged redo that passes can write only dead letters, results and entries of this
-//! partition, like a program with write access to its changelog.
+//! transaction that the row names. A forged redo that passes can write only dead letters, audit records, results and
+//! entries of this partition, like a program with write access to these topics.
 //!
 //! **Failure**: the task stops before any record is written to Kafka.
 

@@ -74,9 +74,9 @@ pub enum Refusal {
     },
     /// The changelog has lost its last records.
     #[error(
-        "the changelog held nothing behind offset {end}, and the store has applied it up to {applied}: its last records \
-         were lost (by an unclean leader election, say), and the store, which is left as it is, may be the only one that \
-         knows them; bring the changelog back, or {REBUILD_HELP}, or {ANEW}"
+        "the changelog held nothing behind offset {end}, and the store has applied it up to {applied}: its last \
+         records were lost (by an unclean leader election, say), and the store, which is left as it is, may be the \
+         only one that knows them; bring the changelog back, or {REBUILD_HELP}, or {ANEW}"
     )]
     ChangelogShrunk {
         /// How far the store has applied it.
@@ -86,9 +86,9 @@ pub enum Refusal {
     },
     /// The changelog has lost its last records, and other records were written since.
     #[error(
-        "the changelog does not hold any more what the store has applied: the position record at offset {at} is gone; its \
-         last records were lost (by an unclean leader election, say) and others were written since, and the store, which \
-         is left as it is, may be the only one that knows them; bring the changelog back, or {REBUILD_HELP} \
+        "the changelog does not hold any more what the store has applied: the position record at offset {at} is gone; \
+         its last records were lost (by an unclean leader election, say) and others were written since, and the store, \
+         which is left as it is, may be the only one that knows them; bring the changelog back, or {REBUILD_HELP} \
          (where it is enough to move the store's folder away, the command says so), or {ANEW}"
     )]
     ChangelogRewritten {
@@ -97,10 +97,10 @@ pub enum Refusal {
     },
     /// The changelog has lost its last records, as its task saw while at work; whatever the changelog holds by now.
     #[error(
-        "the changelog has lost records that the store has applied (by an unclean leader election, say), as was found while \
-         the task was at work; the store, which is left as it is, may be the only one that knows them, and stays refused \
-         even where they are back; {REBUILD_HELP}, or bring the changelog back and move the store's folder away, so that \
-         it is rebuilt from the changelog, or {ANEW}"
+        "the changelog has lost records that the store has applied (by an unclean leader election, say), as was found \
+         while the task was at work; the store, which is left as it is, may be the only one that knows them, and stays \
+         refused even where they are back; {REBUILD_HELP}, or bring the changelog back and move the store's folder \
+         away, so that it is rebuilt from the changelog, or {ANEW}"
     )]
     ChangelogTailLost,
     /// The input was deleted and created again.
@@ -194,10 +194,10 @@ pub enum Refusal {
     },
     /// The sink's database is behind Kafka.
     #[error(
-        "sink_behind: the sink's row is behind Kafka (it has {row}, the changelog has {recorded}): its database has gone \
-         back to an older state (by a restored backup, or a failover that lost commits), so effects of records that count \
-         as processed are missing, or 'url' and 'schema' do not name where the row was; bring the database forward again, \
-         name the former one, or {ANEW_WITH_SINK}"
+        "sink_behind: the sink's row is behind Kafka (it has {row}, the changelog has {recorded}): its database has \
+         gone back to an older state (by a restored backup, or a failover that lost commits), so effects of records \
+         that count as processed are missing, or 'url' and 'schema' do not name where the row was; bring the database \
+         forward again, name the former one, or {ANEW_WITH_SINK}"
     )]
     SinkBehind {
         /// The row's token, or `nothing`.
@@ -222,9 +222,9 @@ pub enum Refusal {
     RedoUnreadable(format::Error),
     /// This task cannot have written the redo in the sink's row.
     #[error(
-        "this task cannot have written the redo in the sink's row: {reason}; nothing of it was written to Kafka. If the \
-         topology's topics were renamed before Kafka had the last transaction, start once with the former names. If not, \
-         something else may have written ratchet's table position: revoke that right, and {ANEW_WITH_SINK}"
+        "this task cannot have written the redo in the sink's row: {reason}; nothing of it was written to Kafka. If \
+         the topology's topics were renamed before Kafka had the last transaction, start once with the former names. \
+         If not, something else may have written ratchet's table position: revoke that right, and {ANEW_WITH_SINK}"
     )]
     RedoForeign {
         /// What is wrong with it.
@@ -232,8 +232,8 @@ pub enum Refusal {
     },
     /// Kafka refuses the records of a transaction that the sink has committed.
     #[error(
-        "the sink has committed a transaction whose records Kafka refuses: {message}; make the topic accept them (with a \
-         larger max.message.bytes, for example), and start ratchet again"
+        "the sink has committed a transaction whose records Kafka refuses: {message}; make the topic accept them (with \
+         a larger max.message.bytes, for example), and start ratchet again"
     )]
     RedoRefused {
         /// The broker's message.

@@ -241,8 +241,8 @@ fn offset_that_went_back_neither_revives_an_old_store_nor_forwards_again() {
         store_status(&back, &meta(Some(9)), Some(&token(9))),
         StoreStatus::Behind { from: ChangelogOffset(400), synced_at: 0 }
     );
-    let own = examine_store(&back, 0, (Some(&meta(Some(9))), true), Some(&token(9)), 1_000, DAY_MS);
-    assert_eq!(own, StoreStatus::Current, "after an abort, no later record counts");
+    let status = examine_store(&back, 0, (Some(&meta(Some(9))), true), Some(&token(9)), 1_000, DAY_MS);
+    assert_eq!(status, StoreStatus::Current, "after an abort, no later record counts");
     let resumption = resume(&back, Some(&position(12, &[(0, 300)]))).unwrap();
     assert_eq!((resumption.next, resumption.origin), (250, Origin::Reset));
     assert!(resumption.progress.processed.contains(299), "what was processed is not forwarded again");
@@ -258,18 +258,18 @@ fn offset_that_went_back_over_a_sweep_is_resumed_from() {
 #[test]
 fn offset_that_went_back_to_the_start_is_resumed_from() {
     // A first transaction that has processed nothing: a start at the end, or a stop before the first record.
-    let own = TaskFacts { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
+    let facts = TaskFacts { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
     for (recorded, next, origin) in [
         (&[(0, 300)][..], 0, Origin::Reset),
         (&[(700, 700)], 700, Origin::Committed),
         (&[(0, 100), (150, 160)], 150, Origin::Reset),
     ] {
         let back = settled(committed(next, metadata(token(9))));
-        let resumption = super::resumption(&back, Some(&position(12, recorded)), own).unwrap();
+        let resumption = super::resumption(&back, Some(&position(12, recorded)), facts).unwrap();
         assert_eq!((resumption.next, resumption.origin), (next, origin), "{recorded:?}");
     }
     let elsewhere = settled(committed(140, metadata(token(9))));
-    let refused = super::resumption(&elsewhere, Some(&position(12, &[(0, 100), (150, 160)])), own).unwrap_err();
+    let refused = super::resumption(&elsewhere, Some(&position(12, &[(0, 100), (150, 160)])), facts).unwrap_err();
     assert!(matches!(refused, Refusal::ChangelogLost { .. }), "{refused}");
 }
 
@@ -299,8 +299,8 @@ fn fresh_task_starts_at_the_topologys_start() {
     let settled = settled(None);
     let resumption = resume(&settled, None).unwrap();
     assert_eq!((resumption.next, resumption.origin), (0, Origin::Fresh));
-    let own = TaskFacts { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
-    assert_eq!(super::resumption(&settled, None, own).unwrap().next, 1000);
+    let facts = TaskFacts { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
+    assert_eq!(super::resumption(&settled, None, facts).unwrap().next, 1000);
 }
 
 #[test]
@@ -328,14 +328,14 @@ fn reset_group_is_read_from_its_offset_as_replayed() {
 
 #[test]
 fn deleted_group_resumes_from_the_position_record() {
-    let own = TaskFacts { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
-    let resumption = super::resumption(&settled(None), Some(&position(9, &[(0, 300)])), own).unwrap();
+    let facts = TaskFacts { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
+    let resumption = super::resumption(&settled(None), Some(&position(9, &[(0, 300)])), facts).unwrap();
     assert_eq!((resumption.next, resumption.origin), (300, Origin::GroupDeleted));
 }
 
 #[test]
 fn position_is_known_even_if_nothing_before_it_was_processed() {
-    let own = TaskFacts { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
+    let facts = TaskFacts { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
     // A first start on an idle input; a reset back into what had been skipped, or forward over more.
     let cases: [(&[(i64, i64)], i64); 4] = [
         (&[(700, 700)], 700),
@@ -345,10 +345,10 @@ fn position_is_known_even_if_nothing_before_it_was_processed() {
     ];
     for (processed, next) in cases {
         let record = position(9, processed);
-        let lost = super::resumption(&settled(None), Some(&record), own).unwrap();
+        let lost = super::resumption(&settled(None), Some(&record), facts).unwrap();
         assert_eq!(lost.next, next, "{processed:?}");
         assert_eq!(lost.origin == Origin::GroupDeleted, !processed.is_empty(), "{processed:?}");
-        let there = super::resumption(&settled(committed(next, metadata(token(9)))), Some(&record), own).unwrap();
+        let there = super::resumption(&settled(committed(next, metadata(token(9)))), Some(&record), facts).unwrap();
         assert_eq!((there.next, there.origin == Origin::Committed), (next, !processed.is_empty()), "{processed:?}");
         // The record at a position is not processed yet.
         assert!(!lost.progress.is_replayed(next));
@@ -389,7 +389,7 @@ fn recreated_input_is_refused_even_at_the_same_offset() {
 
 #[test]
 fn other_rules_and_another_partition_count_are_refused() {
-    let own = |digest, task_count| TaskFacts {
+    let facts = |digest, task_count| TaskFacts {
         rules_digest: digest,
         task_count,
         start: Start::Earliest,
@@ -397,11 +397,11 @@ fn other_rules_and_another_partition_count_are_refused() {
     };
     let settled_now = settled(committed(300, metadata(token(9))));
     let position = position(9, &[(0, 300)]);
-    let other = super::resumption(&settled_now, Some(&position), own(&[4; 32], 4));
+    let other = super::resumption(&settled_now, Some(&position), facts(&[4; 32], 4));
     assert!(matches!(other, Err(Refusal::OtherRules { .. })));
-    let other = super::resumption(&settled(None), Some(&position), own(&[4; 32], 4));
+    let other = super::resumption(&settled(None), Some(&position), facts(&[4; 32], 4));
     assert!(matches!(other, Err(Refusal::OtherRules { .. })), "also with the group gone");
-    let grown = super::resumption(&settled_now, Some(&position), own(&DIGEST, 6));
+    let grown = super::resumption(&settled_now, Some(&position), facts(&DIGEST, 6));
     assert_eq!(grown, Err(Refusal::Rescaled { known: 4, found: 6 }));
 }
 

@@ -64,7 +64,7 @@ fn commit_unknown_transaction(site: &Site, records: i64) -> CommittedOffset {
     committed
 }
 
-/// Replaces the store by an old copy that lacks this many records, and makes the group name a transaction that the
+/// Replaces the store with an old copy that lacks this many records, and makes the group name a transaction that the
 /// changelog does not hold.
 fn refuse_behind(records: usize) {
     let site = Site::new();

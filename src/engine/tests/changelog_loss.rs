@@ -1,5 +1,5 @@
 //! Goal: if a changelog's end falls back under an active task, the first transaction detects that, however large it is.
-//! It is not committed, and the store, which remains unchanged, is refused from then on.
+//! It is not committed, and the loss is recorded in the store, which is refused from then on, and not changed again.
 
 use super::faulty::{Faults, Faulty};
 use super::*;

@@ -72,10 +72,10 @@ fn all_isolated(site: &Site, partition_count: i32, silent_below: i32) -> (Runnin
         health: health.clone(),
     };
     let thread = std::thread::spawn(move || run_on(&faulty, options));
-    let attempts = || faults.attempts.lock().unwrap().values().filter(|times| **times > 3).count();
-    let is_first = || faults.attempts.lock().unwrap().len() == partition_count as usize;
+    let retried_count = || faults.attempts.lock().unwrap().values().filter(|times| **times > 3).count();
+    let are_all_tried = || faults.attempts.lock().unwrap().len() == partition_count as usize;
     await_condition("all to be tried in isolation", || {
-        is_first() && attempts() + silent_below as usize >= partition_count as usize
+        are_all_tried() && retried_count() + silent_below as usize >= partition_count as usize
     });
     (Running { stop, health, metrics, thread }, faults)
 }
@@ -93,8 +93,8 @@ fn isolated_tasks_take_turns_and_all_finish() {
     await_condition("all to be called isolated", || all_are_isolated(&running.metrics.render()));
     faults.isolated_readers.silent_below.store(0, Ordering::SeqCst);
     // The lane first tried the three records together, then each isolated task retried in its turn.
-    let attempts = || faults.attempts.lock().unwrap().values().filter(|times| **times >= 9).count();
-    await_condition("each to have two turns", || attempts() == 40);
+    let with_two_turns = || faults.attempts.lock().unwrap().values().filter(|times| **times >= 9).count();
+    await_condition("each to have two turns", || with_two_turns() == 40);
     assert_eq!(faults.isolated_readers.max.load(Ordering::SeqCst), 4);
     faults.is_down.store(false, Ordering::SeqCst);
     await_condition("all to be forwarded", || forwarded(&site, 0..40).iter().sum::<usize>() >= 120);

@@ -1,4 +1,4 @@
-//! Goal: the brokers' abilities are queried before they are used, even if the brokers start at the same time.
+//! Goal: the brokers' abilities are queried before the brokers are used, even if they start at the same time.
 
 use std::sync::Mutex;
 

@@ -43,7 +43,7 @@ impl Clock for ShiftedClock {
     }
 }
 
-/// Does the work of all records, except the second unless `ready`.
+/// Does the work of all records, except the second unless `is_ready`.
 fn handler(is_ready: bool) -> Handlers {
     let function = Function::new(async move |record: &Record, _: &mut Steps| match record.offset() {
         1 if !is_ready => Err(StepError::again("not yet")),

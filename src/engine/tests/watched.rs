@@ -96,7 +96,7 @@ fn watch_until(enough: impl Fn(&[Duration], &[Duration]) -> bool + Send + Sync +
     let hook: WatchHook = Box::new(move |unanswered| {
         let (checks, lookups) = &mut *recorded.lock().unwrap();
         if let Some(wait) = unanswered {
-            // The whole time allowed, or a long one if none is given.
+            // The lookup takes all the permitted time, or a long time if that is unlimited.
             at.forward(wait.min(Duration::from_secs(7)));
             lookups.push(at.monotonic());
         } else {

@@ -47,7 +47,7 @@ impl LaneSink {
         }
     }
 
-    /// Reports whether any of the lane's tasks waits for the sink. Returns whether none waits.
+    /// Reports whether any of the lane's tasks waits for the sink. Returns whether no task waits.
     pub fn report_waits<C: Cluster>(&mut self, tasks: &Tasks<C>) -> bool {
         let waits = tasks.values().any(|task| task.destination.is_waiting());
         self.metrics.held(waits);

@@ -28,7 +28,7 @@ struct Shown {
     ask: Ask,
     heard: Gauge,
     attempts: IntCounter,
-    /// The attempts of the former runs of this process.
+    /// The attempts of earlier runs of this process.
     former_attempts: u64,
 }
 

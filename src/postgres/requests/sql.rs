@@ -10,7 +10,7 @@ const TIDY_ROWS_MAX: u32 = 1_000;
 /// The number of attempts to reserve a request that others change at the same moment.
 const ATTEMPTS_MAX: u32 = 10;
 
-/// The role for which a function is.
+/// The kind of role that executes a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
     /// The store: a proxy's role, or that of a program with the layer.
@@ -135,8 +135,8 @@ pub(super) fn rights(schema: &str) -> String {
     format!("grant usage on schema {schema} to ROLE;\ngrant execute on function {} to ROLE;", names.join(", "))
 }
 
-/// The condition for the row of the request `$1` that also fulfils this condition, unless another transaction has
-/// locked the row: its service is about to store a response.
+/// The SQL condition that selects the row of the request `$1`, if `condition` holds for the row, and if no other
+/// transaction has locked it: the service that has locked a row is about to store a response.
 fn unlocked_row(schema: &str, condition: &str) -> String {
     format!("id = (select id from {schema}.request where id = $1 and {condition} for update skip locked)")
 }

@@ -5,10 +5,10 @@
 //!
 //! - for rows with different keys. If keys turn out to be equal for PostgreSQL (`1` and `01`), an upsert is refused,
 //!   and a second delete has no effect.
-//! - for a table without objects that could tell the difference between statements: triggers, foreign keys, rules, row
-//!   security, inheriting tables, unique indexes other than the key's, and check constraints with user-defined
-//!   functions. The key's index has the columns' collations. The statement itself checks again that this holds, and
-//!   fails otherwise.
+//! - for a table without anything that may behave differently for one statement than for many: triggers, foreign keys,
+//!   rules, row security, inheriting tables, unique indexes other than the key's, and check constraints with
+//!   user-defined functions. The key's index has the columns' collations. The statement itself checks again that all
+//!   this holds, and fails otherwise.
 //! - for rows that have the same columns, if the other columns can be left out of an insert: they may be null, or have
 //!   a default whose evaluation has no side effects.
 //! - for rows that no check of `upsert` refuses: each has its key, no placeholder, no number for a time, and, in

@@ -27,7 +27,7 @@ pub struct StepError {
     wait: Option<Duration>,
 }
 
-/// The certainty about a failed step.
+/// Whether a failed step has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Rejected,

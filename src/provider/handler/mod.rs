@@ -8,13 +8,13 @@
 //!
 //! **A step's outcome is committed before the next step begins.** If the function succeeds right after its last step,
 //! that step's outcome is not committed separately: the settlement follows at once. After a crash in between, the step
-//! is done again, under its key. A function that is run again gets the committed outcomes, and acts in the first step
-//! without one.
+//! is done again, under its key. A function that is run again gets the committed outcomes, and acts from the first step
+//! without a committed outcome.
 //!
-//! **What is certain.** An attempt is [`Lost`](crate::effect::call::AttemptOutcome::Lost) if it may have acted in a step whose
-//! outcome is unknown. It is [`NotSent`](crate::effect::call::AttemptOutcome::NotSent) if it has ended between steps or in a
-//! transaction: its steps until then are committed. The key's window is checked when each step begins. Without keys, a
-//! mark is committed before each call begins.
+//! **What is certain.** An attempt is [`Lost`](crate::effect::call::AttemptOutcome::Lost) if it may have acted in a
+//! step whose outcome is unknown. It is [`NotSent`](crate::effect::call::AttemptOutcome::NotSent) if it has ended
+//! between steps or in a transaction: its steps until then are committed. The key's window is checked when each step
+//! begins. Without keys, a mark is committed before each call begins.
 //!
 //! **Failure.** A panic of the function ends its own attempt only. A function whose steps differ from its journal stops
 //! its task.

@@ -99,7 +99,7 @@ impl Attempt {
 
     /// Ends an attempt that has taken too long, at its current `await`.
     pub fn overdue(self, timeout: Duration) -> Ended {
-        let error = StepError::unknown(format!("a step has not ended within {timeout:?}"));
+        let error = StepError::unknown(format!("a step, with the work around it, has taken longer than {timeout:?}"));
         self.to_ended(RunOutcome::Failed(error))
     }
 
@@ -109,7 +109,7 @@ impl Attempt {
             RunOutcome::Done(reply) => (status(200), body(reply, self.reply_bytes_max), None),
             RunOutcome::Rejected { reason, is_certain: true } => (AttemptOutcome::Refused, Body::None, Some(reason)),
             RunOutcome::Rejected { reason, is_certain: false } => (status(422), Body::None, Some(reason)),
-            // Like a provider's replayed error: nobody can find out what happened.
+            // Like a provider's replayed error: another attempt would not show what happened.
             RunOutcome::InDoubt(message) => {
                 (AttemptOutcome::Status(Status { is_replayed: true, ..Status::of(500) }), Body::None, Some(message))
             }

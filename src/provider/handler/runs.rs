@@ -20,7 +20,7 @@ pub(super) struct Runs {
 
 /// A running function. Dropping it ends the function at its current `await`.
 pub(super) struct RunningFunction {
-    /// Receives the commits of the function's steps: for each, the time from which the next step may act.
+    /// Reports each commit of its steps to the function: the time from which the next step may act.
     pub commits: mpsc::UnboundedSender<i64>,
     pub _alive: oneshot::Sender<()>,
 }

@@ -6,10 +6,11 @@
 //! - `pool` keeps connections and hands them out in order; `connect` makes them: names, TCP (`socket`), proxies, TLS
 //!   (`tls`).
 //!
-//! **What is certain.** An attempt is [`NotSent`](crate::effect::call::AttemptOutcome::NotSent) if it failed before anything of
-//! it was given to a connection (in name lookup, TCP, TLS or a proxy's CONNECT), or if the connection gave it back
-//! before writing any of it. Any later failure without a status is [`Lost`](crate::effect::call::AttemptOutcome::Lost),
-//! including a pooled connection that dies while a request is written. No request that was written is sent again here.
+//! **What is certain.** An attempt is [`NotSent`](crate::effect::call::AttemptOutcome::NotSent) if it failed before its
+//! request was given to a connection (in name lookup, TCP, TLS or a proxy's CONNECT), or if the connection gave the
+//! request back before writing any of it. Any later failure without a status is
+//! [`Lost`](crate::effect::call::AttemptOutcome::Lost), including a pooled connection that dies while a request is
+//! written. No request that was written is sent again here.
 //!
 //! Nothing awaits between the last check of the key's window and the hand-over to a connection. HTTP/2 could hold a
 //! request back within a connection, until the other side allows another stream; so the driver counts the streams

@@ -1,7 +1,7 @@
 //! A lane's connections, handed out in the order in which they were requested.
 //!
 //! Requests wait in a queue, and connections are made for the waiting requests: for HTTP/1.1 one connection for each
-//! request, for HTTP/2 one for as many requests as the other side allows at once. A connection that becomes idle goes
+//! request, for HTTP/2 one for as many requests as the other side allows at once. A connection that becomes free goes
 //! to the first request in the queue, even if it was made for another one. Until the version of HTTP that an origin
 //! speaks is known, only one connection is made.
 //!
@@ -128,7 +128,7 @@ impl Pool {
 }
 
 impl Queue {
-    /// Removes idle connections that are closed or have been idle for too long.
+    /// Removes connections that are closed or have been idle for too long.
     fn take_expired(&mut self) -> (Timed<Http1>, Timed<Rc<SharedHttp2>>) {
         let is_expired = |since: &Instant| since.elapsed() > IDLE_MAX;
         let idle = self.idle.extract_if(.., |(http1, since)| is_expired(since) || http1.sender.is_closed()).collect();
@@ -158,7 +158,7 @@ impl Queue {
 }
 
 impl OriginPool {
-    /// Hands out idle connections, and begins to make others for the requests that still wait.
+    /// Hands out free connections, and begins to make others for the requests that still wait.
     fn serve_waiting(self: &Rc<Self>) {
         loop {
             let (waiter, connection) = {
@@ -238,8 +238,8 @@ impl PooledConnection {
         }
     }
 
-    /// Retires a connection that does not respond: it gets no further requests. The other requests on an HTTP/2
-    /// connection continue.
+    /// Retires a connection that does not carry its request to the end: it gets no further requests. The other requests
+    /// on an HTTP/2 connection continue.
     pub fn retire(mut self) {
         self.is_used = true;
         if let Some(UsableConnection::Http2(http2)) = &self.connection {
@@ -248,7 +248,7 @@ impl PooledConnection {
         }
     }
 
-    /// Records that the request is over, and that the connection is ready for another one.
+    /// Records that the request has ended, and that the connection is ready for another one.
     pub fn mark_reusable(&mut self) {
         self.is_used = false;
         if let Some(UsableConnection::Http1(http1)) = &self.connection {

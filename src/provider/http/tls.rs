@@ -11,8 +11,8 @@ use super::settings::Shared;
 use crate::tls::{ALPN_HTTP_1_1, ALPN_HTTP_2};
 use crate::words::error_text;
 
-/// Performs the TLS handshake with a host. Returns whether the host has accepted HTTP/2, which is offered if
-/// `offers_http2`.
+/// Performs the TLS handshake with a host. Returns the stream, and whether the host has accepted HTTP/2, which is
+/// offered if `offers_http2`.
 pub(super) async fn handshake<T: AsyncRead + AsyncWrite + Unpin>(
     shared: &Shared,
     stream: T,

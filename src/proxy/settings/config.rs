@@ -32,7 +32,7 @@ pub struct Config {
     pub metrics_listen: Option<SocketAddr>,
     /// Whether `Host` names the service's own host, instead of the host that the client has named.
     pub sets_host: bool,
-    /// Whether the headers are believed in which clients say for whom they forward requests.
+    /// Whether the proxy trusts the headers in which clients say for whom they send requests.
     pub trusts_forwarded: bool,
     /// The bounds on clients.
     pub bounds: Bounds,
@@ -57,8 +57,8 @@ pub struct Bounds {
     pub connections_max: usize,
     /// The most requests in progress, with or without a key.
     pub requests_max: usize,
-    /// The most requests with a key in progress, including those that wait for another one and those whose clients are
-    /// gone.
+    /// The most requests with a key in progress, including requests that wait for another request and requests whose
+    /// clients are gone.
     pub keyed_requests_max: usize,
     /// The most bytes of the bodies of requests with a key, together with the bodies of their responses until these are
     /// sent.
@@ -111,7 +111,7 @@ pub struct Rule {
     pub caller_required: bool,
     /// How long responses are remembered.
     pub retention: Duration,
-    /// How long a request waits for an earlier one with its key.
+    /// How long a request waits for an earlier request with its key.
     pub wait: Duration,
     /// How long a reservation is valid without being extended.
     pub lease: Duration,
@@ -131,11 +131,12 @@ pub struct Rule {
     pub remember: Option<Vec<HeaderName>>,
     /// The most bytes of the body of a request with a key.
     pub request_bytes_max: usize,
-    /// The most bytes of a response's body that is remembered; of a larger one, only the digest is.
+    /// The most bytes of a response's body that is remembered; only the digest of a larger body is remembered.
     pub answer_bytes_max: usize,
-    /// How long the service may take to begin its response.
+    /// How long the service may take to begin its response, and, for a request with a key, to send each piece of it
+    /// (unless it is a stream of events).
     pub timeout: Duration,
-    /// The header that tells the service the request's reservation; `None` if no header does.
+    /// The header that tells the service the request's reservation; `None` if the service is not told.
     pub reservation_header: Option<HeaderName>,
 }
 

@@ -206,8 +206,8 @@ fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut R
     routes
 }
 
-/// Whether `released` has an effect. A list of failure statuses has none if every failed request is carried out again
-/// anyway.
+/// Whether `released` has an effect. A list of failure statuses has no effect if every failed request is carried out
+/// again anyway.
 fn uses_statuses(rule: &Rule) -> bool {
     let has_others = rule.releasing_statuses.iter().any(|status| !is_failure(*status));
     rule.key != KeyUse::Off && (rule.on_in_doubt == OnInDoubt::Refuse || has_others)

@@ -6,11 +6,10 @@ use crate::topology::cases::spec::{AnswerSpec, CallSpec, EntrySpec, Expectation,
 use crate::topology::cases::{
     Expected, ExpectedCall, ExpectedEntry, ExpectedResult, Given, GivenAnswer, GivenRecord, TestCase,
 };
+use crate::topology::compile::compiler::Compiler;
 use crate::topology::sink::Dedup;
 use crate::topology::spec::{CaseSpec, GivenSpec, Payload, RecordSpec, Spec};
 use crate::yaml::Placed;
-
-use crate::topology::compile::compiler::Compiler;
 
 impl Compiler<'_> {
     /// The tests that could be read.

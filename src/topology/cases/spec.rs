@@ -7,9 +7,8 @@ use crate::dedup::{Reason, Verdict};
 use crate::effect::call::StatusCodes;
 use crate::topology::cases::{ExpectedParameter, GivenAttempt, KeySeen, Silence, TIMESTAMP_MS};
 use crate::topology::keys;
-use crate::yaml::{Field, Fields, Node, Place, Placed, Text, Value};
-
 use crate::topology::spec::reader::{SpecReader, choices};
+use crate::yaml::{Field, Fields, Node, Place, Placed, Text, Value};
 
 /// A test as written.
 #[derive(Debug)]

@@ -30,7 +30,7 @@ pub struct Marks {
     pub destination: Place,
     /// The inbox, or the sink, or the output's name.
     pub inbox: Place,
-    /// The gate, or what the topology ends in.
+    /// The gate, or the destination.
     pub gate: Place,
 }
 

@@ -2,12 +2,11 @@
 
 use crate::dedup::Action;
 use crate::redis;
+use crate::topology::compile::compiler::{Compiler, shown};
 use crate::topology::gate::spec::GateSpec;
 use crate::topology::gate::{Gate, OnUnavailable, RETENTION_MS, RETENTION_MS_MAX};
 use crate::topology::names;
 use crate::yaml::{Placed, Text, units};
-
-use crate::topology::compile::compiler::{Compiler, shown};
 
 impl Compiler<'_> {
     /// Reports what is wrong with a gate.

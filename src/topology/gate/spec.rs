@@ -2,9 +2,8 @@
 
 use crate::topology::gate::OnUnavailable;
 use crate::topology::keys;
-use crate::yaml::{Field, Place, Placed, Text};
-
 use crate::topology::spec::reader::{SpecReader, choices};
+use crate::yaml::{Field, Place, Placed, Text};
 
 /// Stands for an address that is not known, where nothing is connected to.
 const UNKNOWN_URL: &str = "redis://unknown";

@@ -3,14 +3,13 @@
 use crate::dedup::{Action, IdentityPart, Kind, OnNull, Retention, Source};
 use crate::effect::call::KeyWindow;
 use crate::postgres;
+use crate::topology::compile::compiler::{Compiler, shown};
+use crate::topology::compile::topics::Written;
 use crate::topology::sink::spec::{PostgresSpec, StatementSpec};
+use crate::topology::sink::sql;
 use crate::topology::sink::{Command, Dedup, Handler, Inbox, Parameter, Postgres, Sink, Statement, Table};
 use crate::topology::{Destination, Existing, Input, Output, names};
 use crate::yaml::{Place, Placed, Text, secrets};
-
-use crate::topology::compile::compiler::{Compiler, shown};
-use crate::topology::compile::topics::Written;
-use crate::topology::sink::sql;
 
 /// PostgreSQL's maximum length of a name, in bytes.
 const NAME_BYTES_MAX: usize = 63;
@@ -18,7 +17,7 @@ const NAME_BYTES_MAX: usize = 63;
 const WITH_VALUE: &[Kind] = &[Kind::Change, Kind::Read, Kind::Delete, Kind::Truncate, Kind::Message];
 
 impl Compiler<'_> {
-    /// Where the topology's survivors go.
+    /// Where the topology's surviving records go.
     pub fn destination(&mut self, topics: &Written, name: Option<&str>, input: Option<&Input>) -> Option<Destination> {
         let Some(sink) = &self.spec.sink else {
             let existing = self.spec.existing.as_ref().map_or(Existing::Refuse, |existing| existing.value);

@@ -2,12 +2,11 @@
 
 use crate::dedup::{Action, Kind, Path, Places, Retention, Source};
 use crate::topology::keys;
-use crate::topology::sink::{Dedup, REJECTED};
-use crate::yaml::{Field, Fields, Place, Placed, Text, Value};
-
 use crate::topology::sink::http::spec::HttpSpec;
 use crate::topology::sink::terms::spec::TermsSpec;
+use crate::topology::sink::{Dedup, REJECTED};
 use crate::topology::spec::reader::{PathSpec, SpecReader, choices};
+use crate::yaml::{Field, Fields, Place, Placed, Text, Value};
 
 /// Stands for an address that is not known, where nothing is connected to.
 const UNKNOWN_URL: &str = "postgresql://unknown";

@@ -3,12 +3,11 @@
 use std::ops::Range;
 
 use crate::postgres::{VERBS, check_sql};
+use crate::topology::compile::compiler::Compiler;
 use crate::topology::sink::spec::StatementSpec;
+use crate::topology::sink::sql;
 use crate::yaml::read::{clipped, did_you_mean, listed};
 use crate::yaml::{Place, Placed, Text};
-
-use crate::topology::compile::compiler::Compiler;
-use crate::topology::sink::sql;
 
 /// Words that a statement cannot begin with: they end or divide the transaction, or stay with the connection.
 const REFUSED: &[(&str, &str)] = &[

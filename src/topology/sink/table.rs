@@ -1,11 +1,10 @@
 //! The statements of the short forms: a table that is kept as the source has it, and an outbox.
 
 use crate::dedup::{Format, Kind, Path, Places, Source};
+use crate::topology::compile::compiler::{Compiler, shown};
 use crate::topology::sink::spec::{OutboxSpec, TableSpec, whole_value};
 use crate::topology::sink::{Command, Parameter, Statement, Table};
 use crate::yaml::{Placed, Text};
-
-use crate::topology::compile::compiler::{Compiler, shown};
 
 /// The columns of Debezium's outbox router, in the order of [`OutboxSpec::columns`].
 const OUTBOX_COLUMNS: &str = "id, aggregatetype, aggregateid, type, payload";

@@ -31,7 +31,7 @@ impl Needs {
     }
 }
 
-/// What a topology can end in.
+/// The destinations that a topology can have.
 fn destinations() -> Vec<(String, Needs)> {
     let postgres = |lines: &str| format!("sink: {{postgres: {{{POSTGRES}, {lines}}}}}\n");
     let table = "table: {name: shop.t, key: [id]";
@@ -97,7 +97,7 @@ fn begin(preset: &Preset) -> String {
 }
 
 #[test]
-fn every_preset_with_every_ending_expands_to_the_same_topology() {
+fn every_preset_with_every_destination_expands_to_the_same_topology() {
     let mut tried = 0;
     for preset in ALL {
         for (destination, needs) in destinations() {

@@ -115,13 +115,13 @@ impl Clients {
             reconnect_backoff_max: millis(500),
             ..brokers::Settings::default()
         };
-        // From a separate generator, so that other draws stay the same. Few bytes leave no room for some partitions of a
-        // response that are not empty.
+        // From a separate generator, so that other draws stay the same. With few bytes, a response has no room for some
+        // partitions, although these are not empty.
         let mut separate = Random::new(process.lock().random.clone().next());
         let usual = FetchSettings::default();
         let max_bytes = [usual.max_bytes, usual.max_bytes, 4_000, 1_000][separate.below(4) as usize];
         let fetch = FetchSettings { request_timeout: millis(2_000), max_bytes, ..usual };
-        // Records of a partition are in several batches that are under way at the same time, now and then in many.
+        // Small batches: several batches of a partition are in flight at the same time, with the smallest size many.
         let batch_bytes = [1_000, 1_000, 1_000, 200][separate.below(4) as usize];
         let transaction_timeout = Duration::from_micros(TRANSACTION_TIMEOUT);
         let write = WriteSettings {

@@ -20,7 +20,7 @@ const RETRY_PAUSE: Time = 50 * MS;
 const STABLE_PAUSE: Time = 10 * MS;
 const LOOK_MIN: Time = 2 * MS;
 const LOOK_MAX: Time = 50 * MS;
-/// How long a changelog's leader is asked for its last marker at a time.
+/// The longest wait for the last marker, after which the changelog's leader is queried again.
 const STAMP_PATIENCE: Duration = Duration::from_secs(2);
 
 type Outcome = Shared<Settled>;
@@ -42,7 +42,7 @@ pub struct Query {
     pub changelog: Partition,
     pub fencing: Fencing,
     pub wants_time: bool,
-    /// How the changelog is read for the time.
+    /// The settings of the client that reads the changelog's last marker.
     pub brokers: ClientSettings,
     pub looks_from: Option<ChangelogOffset>,
     pub waits: Waits,
@@ -143,7 +143,7 @@ impl Queries {
         })
     }
 
-    /// The latest timestamp in the changelog; where brokers do not name it, that of its last marker.
+    /// The latest timestamp in the changelog; if brokers do not name it, the timestamp of the last marker.
     fn changelog_time(&self, end: i64) -> Result<Option<i64>, Error> {
         let Query { process, changelog, brokers, .. } = &self.query;
         if process.lock().broker.names_latest_time {

@@ -151,7 +151,7 @@ const fn rare(by: &'static str, name: &'static str, how: &'static str) -> Situat
     Situation { name, how, by, is_rare: true }
 }
 
-/// The situations that come of faults, and of what is read.
+/// The situations that follow from faults and from the input.
 const MET: &[Situation] = &[
     of("falling", "an owner was fenced by its successor", "a settling task initialises the id in the offset's text"),
     of("falling", FENCED, "a response is PRODUCER_FENCED or INVALID_PRODUCER_EPOCH"),
@@ -352,7 +352,7 @@ impl Memory {
         *self.decided.entry(process).or_default() += 1;
     }
 
-    /// Whether there are any.
+    /// Whether a commit of this process was decided whose response has not arrived.
     pub fn has_decided(&self, process: usize) -> bool {
         self.decided.get(&process).is_some_and(|decided| *decided > 0)
     }

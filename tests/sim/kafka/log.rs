@@ -56,7 +56,7 @@ pub struct Batch {
 #[derive(Clone, Debug)]
 enum Body {
     Record(Record),
-    /// Its timestamp is the leader's, 0 if that gave none.
+    /// `stamp` is the timestamp that the leader gave it; 0 without one.
     Marker {
         commits: bool,
         stamp: i64,
@@ -309,7 +309,7 @@ impl Log {
         self.known.iter().filter_map(|(producer, known)| Some((*producer, known.open?)))
     }
 
-    /// The leader has given the marker that was appended last this timestamp (`MemoryRecords.withEndTransactionMarker`).
+    /// Sets the timestamp that the leader gives the last entry, a marker (`MemoryRecords.withEndTransactionMarker`).
     pub fn stamp(&mut self, wall_ms: i64) {
         self.stamped = self.stamped.max(Some(wall_ms));
         if let Some(Entry { body: Body::Marker { stamp, .. }, .. }) = self.entries.back_mut() {

@@ -1,7 +1,7 @@
 //! Goal: each act of sabotage and each lie is seen within a stated number of new seeds.
 //!
-//! `SIM_MISTAKE=NAME` tries one alone, with `SIM_PROFILE=NAME` on another profile than its own, `SIM_FIRST=n` starts with
-//! that seed. When all have been seen, docs/dev/simulation/mistakes.md is written.
+//! `SIM_MISTAKE=NAME` tries one alone, `SIM_PROFILE=NAME` with it on another profile than its own; `SIM_FIRST=n` starts
+//! with that seed. When all have been seen, docs/dev/simulation/mistakes.md is written.
 
 use std::cell::Cell;
 use std::fmt::{self, Debug as _, Write as _};
@@ -281,7 +281,7 @@ fn all() -> impl Iterator<Item = Wrong> {
     Sabotage::ALL.iter().copied().map(Done).chain(Lie::ALL.iter().copied().map(Told)).chain(of_wire)
 }
 
-/// The mistakes to try: all that have to be seen, or the one that the environment names.
+/// The mistakes to try: all that have to be seen, or only the mistake that the environment names.
 fn cases() -> Vec<Case> {
     let Ok(only) = std::env::var("SIM_MISTAKE") else { return CASES.to_vec() };
     let Ok(profile) = std::env::var("SIM_PROFILE") else {

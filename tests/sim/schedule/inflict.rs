@@ -16,15 +16,18 @@ use super::{Fault, Run};
 impl Run<'_> {
     #[expect(clippy::too_many_lines, reason = "one arm for each fault")]
     pub(super) fn inflict(&mut self, fault: Fault) {
-        self.world.lock().note("fault", format_args!("{fault:?}"));
         let now = self.world.lock().now();
+        if let Fault::CrashInCommit(who, until) = fault
+            && now < until
+            && !self.has_unheard_commit(who)
+        {
+            // Checked again soon.
+            self.faults.push((until.min(now + MS / 5), fault));
+            return self.faults.sort_by_key(|fault| std::cmp::Reverse(*fault));
+        }
+        self.world.lock().note("fault", format_args!("{fault:?}"));
         match fault {
-            Fault::Crash(who) => self.crash(who),
-            Fault::CrashInCommit(who, until) if now < until && !self.has_committed(who) => {
-                self.faults.push((until.min(now + MS / 5), fault));
-                self.faults.sort_by_key(|fault| std::cmp::Reverse(*fault));
-            }
-            Fault::CrashInCommit(who, _) => self.crash(who),
+            Fault::Crash(who) | Fault::CrashInCommit(who, _) => self.crash(who),
             Fault::Start(who) => {
                 if !self.is_leaving(who) {
                     return;
@@ -126,7 +129,7 @@ impl Run<'_> {
         }
     }
 
-    /// Nobody has this role for this time.
+    /// Makes a role vacant for this time.
     fn take_away(&self, role: Role, length: Time, fault: &'static str) {
         let mut state = self.world.lock();
         state.reach(fault);
@@ -134,7 +137,7 @@ impl Run<'_> {
         state.broker.take_away(role, until);
     }
 
-    /// Kills a process at once, if there is one.
+    /// Kills an instance's process, if it runs.
     fn crash(&mut self, who: usize) {
         if self.instances[who].is_some() {
             self.world.lock().reach(faults::KILLED);
@@ -142,13 +145,13 @@ impl Run<'_> {
         self.kill(who);
     }
 
-    /// Whether a commit of an instance was decided, and the instance has not heard of it.
-    fn has_committed(&self, who: usize) -> bool {
+    /// Whether a commit of an instance was decided, and its response has not arrived.
+    fn has_unheard_commit(&self, who: usize) -> bool {
         let Some(instance) = &self.instances[who] else { return false };
         self.world.lock().memory.has_decided(instance.process.number)
     }
 
-    /// Whether an instance was asked to stop, or is not there.
+    /// Whether an instance was asked to stop, or does not run.
     fn is_leaving(&self, who: usize) -> bool {
         self.instances[who].as_ref().is_none_or(|instance| instance.stop.load(Ordering::Relaxed))
     }

@@ -8,9 +8,9 @@ use ratchet_testkit::pages;
 use super::client::mistakes::{Mistake, switch_on};
 use super::{number, reading, writers};
 
-/// Within how many seeds.
+/// The number of seeds within which each mistake has to be noticed.
 const MISTAKE_SEEDS: u64 = 1_000;
-/// How much of what was wrong is shown.
+/// The most characters of a judgement that are shown.
 const SHOWN_MAX: usize = 100;
 
 const INTRODUCTION: &str = "\
@@ -29,13 +29,13 @@ const HEAD: &str = "\
 |---|---|---:|---:|---|
 ";
 
-/// How a mistake was noticed: after how many seeds, and as what.
+/// How a mistake was noticed: the number of seeds, and the beginning of the judgement.
 pub struct Noticed {
     seeds: u64,
     what: String,
 }
 
-/// Makes a mistake over seeds until a judgement has this part.
+/// Plays seeds with a mistake until a judgement contains `part`; the same seed must be right without the mistake.
 pub fn notice(mistake: Mistake, part: &str, judge: impl Fn(u64) -> Result<(), String>) -> Noticed {
     let first = number("SIM_WIRE_FIRST").unwrap_or(0);
     let wrong = |seed| judge(seed).err().filter(|wrong| wrong.contains(part));
@@ -49,7 +49,7 @@ pub fn notice(mistake: Mistake, part: &str, judge: impl Fn(u64) -> Result<(), St
     Noticed { seeds, what }
 }
 
-/// What fits a cell of a table.
+/// The beginning of a judgement, fit for a table's cell.
 fn shown(wrong: &str) -> String {
     wrong.chars().map(|c| if c == '|' || c.is_control() { ' ' } else { c }).take(SHOWN_MAX).collect()
 }

@@ -39,7 +39,7 @@ impl<T> fmt::Debug for Renewed<T> {
 }
 
 impl<T> Renewed<T> {
-    /// Nothing is read before it is needed. `make` reads the `files`, and names the one that it cannot use; of a
+    /// Nothing is read before it is needed. `make` reads the `files`, and names the file that it cannot use; of a
     /// folder, it reads the files in it.
     pub fn new(
         files: impl IntoIterator<Item = PathBuf>,
@@ -96,8 +96,8 @@ impl<T> Renewed<T> {
     }
 }
 
-/// What the files hold, as a number: it notices changes, and is no protection against anyone.
-/// A digest of what these files hold, and of folders what the files in them hold; one that cannot be read counts as missing.
+/// A digest of the contents of these files, and of the files in these folders; a file that cannot be read counts as
+/// missing. The digest detects changes; it is no protection against an attacker.
 pub fn digest(files: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for file in files {

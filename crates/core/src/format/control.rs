@@ -226,13 +226,11 @@ impl Command {
         }
         let topic_id = unhex(&written.topic_id).and_then(|id| id.try_into().ok());
         let identity_key = unhex(&written.identity).filter(|key| is_key(key));
+        let no_key = || damaged(COMMAND, "its identity is not the key of an identity");
         Ok(Self {
-            topic_id: topic_id.ok_or_else(|| damaged(COMMAND, "its topic_id is not one"))?,
+            topic_id: topic_id.ok_or_else(|| damaged(COMMAND, "its topic_id is not the id of a topic"))?,
             at_ms: written.at,
-            instruction: Instruction::Settle {
-                identity_key: identity_key.ok_or_else(|| damaged(COMMAND, "its identity is not the key of one"))?,
-                decision: written.r#as,
-            },
+            instruction: Instruction::Settle { identity_key: identity_key.ok_or_else(no_key)?, decision: written.r#as },
         })
     }
 

@@ -11,7 +11,7 @@
 //! | 1 | the body: 0 whole, 1 too large and known by its digest, 2 too large and cut off, or still on its way |
 //! | rest | 0: the body; 1: its length (8) and its SHA-256 (32); 2: nothing |
 //!
-//! An answer that a person has recorded has [`BY_HAND`] among its headers, with an empty value.
+//! An answer that an operator has recorded has the header [`BY_HAND`], with an empty value.
 //!
 //! # Entry of the embedded store
 //!
@@ -52,8 +52,8 @@ pub const REQUEST_FORMAT: u8 = 2;
 /// The one before, whose entries have their answers as they are.
 pub const UNMASKED_FORMAT: u8 = 1;
 
-/// Marks an answer that a person has recorded. It is no valid name of a header: no service can answer with it, and
-/// releases that do not know it leave it out of a replay.
+/// The header that marks an answer that an operator has recorded. It is not a valid header name: no service can answer
+/// with it, and releases that do not know it leave it out of a replay.
 pub const BY_HAND: &str = ":by-hand";
 
 const ANSWER: &str = "an answer";

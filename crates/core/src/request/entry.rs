@@ -118,7 +118,7 @@ pub fn listed_request(id: Id, entry: &RequestEntry, run: [u8; 16], now_ms: i64) 
     Some(ListedRequest { id, state, lease_until_ms, until_ms: entry.until_ms })
 }
 
-/// Somebody says what has become of a request, with a token of their own.
+/// Applies an operator's decision on a request, under a new token.
 pub fn settle(
     entry: Option<&RequestEntry>,
     decision: &Decision,

@@ -16,7 +16,7 @@
 //!
 //! A request whose lease is over can also be settled [by an operator](operator): then it is answered, or forgotten.
 //!
-//! [`entry`] has the rules, as pure functions. A [`Store`] keeps entries by them: in a folder of one process's
+//! [`entry`] has the rules, as pure functions. A [`Store`] keeps entries by them: in a folder of one process
 //! (`requests`), in PostgreSQL (`postgres::requests`), in Redis (`redis::requests`).
 //!
 //! **Failure.** A change whose outcome is not known may be tried again: with the same token it is the same change.

@@ -26,7 +26,7 @@ const FILE_BYTES_MAX: usize = 64 * 1024;
 pub struct Text {
     text: String,
     secret: bool,
-    /// What it was made from, if that names files.
+    /// The text before the substitution, if it names files.
     origin: Option<Arc<Origin>>,
 }
 
@@ -58,12 +58,12 @@ impl Text {
         self.secret
     }
 
-    /// The files that parts of it were read from.
+    /// The files that parts of the text were read from.
     pub fn files(&self) -> &[PathBuf] {
         self.origin.as_ref().map_or(&[], |origin| &origin.files)
     }
 
-    /// The same with what its files hold now.
+    /// This text with the present contents of its files.
     ///
     /// # Errors
     /// As [`substitute`].

@@ -17,7 +17,7 @@ pub(super) struct AtWork(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// Requests that are being carried out, or wait for that.
+    /// Requests that are being carried out or wait to be carried out.
     requests: Arc<Shares>,
     /// Bytes of bodies.
     bodies: Arc<Shares>,
@@ -95,7 +95,7 @@ impl Drop for WorkGuard {
     }
 }
 
-/// Notifies those who wait for a request at work in this process, so that they need not poll the store.
+/// Notifies requests that wait for a request at work in this process, so that they need not poll the store.
 #[derive(Debug, Default)]
 pub(super) struct Waiters(Mutex<HashMap<Id, Arc<Notify>>>);
 
@@ -111,7 +111,7 @@ impl Waiters {
         AwaitableRequest { waiters: Arc::clone(self), id, done }
     }
 
-    /// Notifies when a request ends; `None` if the request is not at work in this process.
+    /// The notification of a request's end; `None` if the request is not at work in this process.
     pub fn end_notify(&self, id: Id) -> Option<Arc<Notify>> {
         self.lock().get(&id).cloned()
     }

@@ -90,8 +90,8 @@ impl Idempotency {
     }
 
     /// Whether a request under a key must say who its caller is: without a caller it is refused with 400, so that no
-    /// client gets another's response by omitting it. By default a request need not say that, and all requests without
-    /// a caller count as one caller.
+    /// client gets another's response by omitting it. By default no caller is required, and all requests without a
+    /// caller count as requests of one caller.
     pub fn caller_required(mut self, required: bool) -> Self {
         self.settings.caller_required = required;
         self
@@ -191,11 +191,12 @@ impl Idempotency {
         self
     }
 
-    /// The most bytes that the bodies of all requests under a key may take together, from their arrival to the end of
-    /// their work, and those of their responses until they are sent, in this layer and its clones: 256 MiB by default,
-    /// and at least [`request_bytes_max`](Self::request_bytes_max). Requests and replays take three quarters of it at
-    /// most. A request or a replay that does not fit is refused with 503; a first response that does not fit is passed
-    /// on, and only its digest is remembered, as if it were larger than [`answer_bytes_max`](Self::answer_bytes_max).
+    /// The most bytes that bodies may take together in this layer and its clones: the bodies of requests under a key,
+    /// from their arrival to the end of their work, and the bodies of their responses, until they are sent. 256 MiB by
+    /// default, and at least [`request_bytes_max`](Self::request_bytes_max). Requests and replays take three quarters
+    /// of it at most. A request or a replay that does not fit is refused with 503; a first response that does not fit
+    /// is passed on, and only its digest is remembered, as if it were larger than
+    /// [`answer_bytes_max`](Self::answer_bytes_max).
     pub fn bodies_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.bodies_bytes_max = bytes;
         self

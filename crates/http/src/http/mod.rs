@@ -1,4 +1,4 @@
-//! Idempotent HTTP requests: a client that repeats one gets the first response, and the service behind is not run
+//! Idempotent HTTP requests: a client that repeats a request gets the first response, and the service behind is not run
 //! again.
 //!
 //! [`Idempotency`] is a [tower](https://docs.rs/tower) layer, for axum or any other service; `ratchet proxy` is the

@@ -3,7 +3,7 @@
 /// The outcome of a request; every response has it among its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
-    /// It was passed to the service unchanged: it has no key, or needs no key.
+    /// It was passed on to the service: it has no key, or needs no key.
     Passed,
     /// It was carried out unprotected, because the store does not answer.
     Unprotected,
@@ -103,7 +103,7 @@ pub struct NotRun;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Own;
 
-/// Marks a replay of an answer that a person has recorded: it has none of the headers with which the service would have
+/// Marks the replay of an answer that an operator has recorded: it lacks the headers with which the service would have
 /// answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedByHand;

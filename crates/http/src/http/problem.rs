@@ -56,7 +56,7 @@ struct Fields<'a> {
     title: &'a str,
     status: u16,
     detail: String,
-    /// Names the request, so that an operator can settle it by hand.
+    /// Names the request, so that an operator can settle it manually.
     #[serde(skip_serializing_if = "Option::is_none")]
     instance: Option<String>,
 }

@@ -295,7 +295,7 @@ impl GuardedRequest {
                 self.add_reservation(held, &mut request);
                 self.run_reserved(held, inner, request).await
             }
-            NextAction::Respond(answer) => Ok(*answer),
+            NextAction::Respond(response) => Ok(*response),
             NextAction::Pass => pass_through(&mut inner, request, Outcome::Unprotected).await,
         }
     }
@@ -325,7 +325,7 @@ impl GuardedRequest {
         NextAction::Respond(Box::new(problem.response()))
     }
 
-    /// Asks the store to reserve the request, and repeats that while another holder is at work on it, until the wait is
+    /// Asks the store to reserve the request, and asks again while another holder is at work on it, until the wait is
     /// over. Returns the store's last reply.
     pub async fn reserve_or_wait(&self, held: Held) -> Result<Found, Error> {
         let Shared { settings, surroundings, .. } = &*self.shared;
@@ -336,11 +336,11 @@ impl GuardedRequest {
             // Subscribed before the call to the store, so that an end in between is not missed.
             let end = self.shared.waiters.end_notify(self.id);
             let ended = end.as_ref().map(|end| end.notified());
-            let reserved_at = surroundings.now();
+            let call_began = surroundings.now();
             match self.shared.in_time(self.shared.store.reserve(&self.wanted(held))).await? {
                 // This process was frozen, or the store was slow: another holder may have taken over, and even be done.
                 // So the store is asked again: if nobody has taken over, it renews this reservation's lease.
-                Found::Reserved { .. } if surroundings.now().saturating_sub(reserved_at) >= settings.lease / 2 => {
+                Found::Reserved { .. } if surroundings.now().saturating_sub(call_began) >= settings.lease / 2 => {
                     if was_slow {
                         return Err(Error::Unavailable("it takes longer than half a lease to answer".to_owned()));
                     }

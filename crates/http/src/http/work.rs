@@ -273,7 +273,7 @@ impl Shared {
     }
 
     /// Makes the last change of a reservation without a response: its release, or its last lease. If the store fails,
-    /// it is retried in the background; if that fails too, the lease expires unchanged.
+    /// the change is retried in the background; if the retries fail too, the lease expires unchanged.
     async fn change_last(
         self: &Arc<Self>,
         held: Held,
@@ -381,7 +381,7 @@ impl Shared {
         }
     }
 
-    /// Continues with the response if responses of this status are remembered; otherwise breaks with how the run ended.
+    /// Continues with the response if responses of this status are remembered; otherwise breaks with the run's end.
     fn check_status<E>(
         &self,
         id: Id,

@@ -203,7 +203,7 @@ impl Database {
         Ok(())
     }
 
-    /// Marks in the log up to where it is synced, with a batch that changes nothing.
+    /// Marks in the log the point up to which it is synced, with a batch that changes nothing.
     ///
     /// # Errors
     /// The write failed: parts of it may be on the disk.

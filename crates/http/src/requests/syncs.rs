@@ -36,7 +36,7 @@ pub(super) struct Syncs {
     lost: HashSet<Id>,
 }
 
-/// When a caller gets the outcome of its change.
+/// When a caller gets the outcome of its operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyTiming {
     /// At once.
@@ -156,9 +156,8 @@ impl Syncs {
         std::mem::take(&mut self.under_way).waiting
     }
 
-    /// Handles a disk that has no room for a sync. Returns the callers that must get the error. The
-    /// unsynced requests are lost: nobody gets their outcomes until the database is reopened and shows what is on the
-    /// disk.
+    /// Handles a disk that has no room for a sync. Returns the callers that must get the error. The unsynced requests
+    /// are lost: nobody gets their outcomes until the database is reopened and shows what is on the disk.
     pub fn lose(&mut self) -> Vec<(ReplyTo, Outcome)> {
         self.lost.extend(self.next.ids.iter().chain(&self.under_way.ids));
         self.fail()

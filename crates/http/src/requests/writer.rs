@@ -65,7 +65,7 @@ pub(super) struct Writer {
     pub disk_space: DiskSpace,
     clock: Clock,
     run: [u8; 16],
-    /// The number of consecutive latest writes that took less than [`FAST_WRITE`] each.
+    /// The number of latest consecutive writes that took less than [`FAST_WRITE`] each.
     fast_writes: u32,
     /// Copies of reservations in the database, which are soon looked up again.
     reserved: AHashMap<Id, RequestEntry>,
@@ -173,7 +173,7 @@ impl Writer {
         }
     }
 
-    /// Marks in the log up to where it is synced, if the database may be written to.
+    /// Marks in the log the point up to which it is synced, if the database may be written to.
     ///
     /// # Errors
     /// As for [`Database::mark_synced`].
@@ -353,8 +353,8 @@ fn removal_ms(until_ms: i64) -> i64 {
     until_ms.checked_add(REMOVAL_STEP_MS - 1).map_or(until_ms, |ms| ms - ms.rem_euclid(REMOVAL_STEP_MS))
 }
 
-/// When a caller gets the outcome of its change. A response, an operator's decision, and a reservation that must not be
-/// taken over: once the request is synced. A check, and any other reservation while a sync is late: once all earlier
+/// When a caller gets the outcome of its operation. A response, an operator's decision, and a reservation that must not
+/// be taken over: once the request is synced. A check, and any other reservation while a sync is late: once all earlier
 /// requests are synced, so that a disk that hangs is noticed. Any other outcome: at once.
 fn reply_timing(operation: &Operation, outcome: &Outcome, is_late: bool) -> ReplyTiming {
     match (operation, outcome) {

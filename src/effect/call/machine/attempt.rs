@@ -8,8 +8,8 @@ use crate::effect::call::{AttemptOutcome, Class, Classification, Now, OnInDoubt,
 
 /// How many of a call's attempts may find another one with the same key under way before the call is in doubt.
 pub const IN_PROGRESS_MAX: u32 = 5;
-/// How many refusals, while other calls succeed, show at least that the record is at fault. A single refusal does not:
-/// after a secret has become invalid, the last successes of other calls may arrive after the first refusal.
+/// The least number of refusals, while other calls succeed, that shows that the record is at fault. A single refusal
+/// does not: after a secret has become invalid, the last successes of other calls may arrive after the first refusal.
 const REFUSALS_MIN: u32 = 2;
 
 /// The circumstances of an attempt's end.

@@ -128,8 +128,8 @@ pub(super) fn resumed_stage(
     former_call.entry.encode(&mut bytes);
     let may_have_acted = match payload {
         Payload::Http(_) => true,
-        // Without keys, a handler's journal announces each step before it begins. If no step is announced, none has
-        // acted.
+        // Without keys, a handler's journal announces each step before the step begins. If each announced step has an
+        // outcome, no other step can have acted.
         Payload::Handler(_) if judging.terms.policy.key.is_none() => {
             is_open(former_call.journal) && !sabotage::is_on(Sabotage::MarkUnread)
         }

@@ -79,7 +79,7 @@ impl Times {
 /// The result of checking a record's timestamp against the clocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TimestampCheck {
-    /// The timestamp is believed, or the record has none.
+    /// The timestamp is believed, or the record has no timestamp.
     Believed,
     /// The timestamp is too far in the future.
     Future(Rejection),
@@ -132,16 +132,16 @@ pub enum SlotStage {
     Settled,
 }
 
-/// What was decided about a record that makes no call.
+/// A record that makes no call, and the decision about it.
 #[derive(Debug)]
 pub struct JudgedRecord {
-    /// What to do with it.
+    /// The decision.
     pub evaluation: Evaluation,
     /// The state that it leaves behind.
     pub kept: Kept,
     /// The message of a dead letter, or the reason why the task would stop.
     pub message: String,
-    /// The audit record to write; empty if there is none.
+    /// The audit record; empty if no audit record is written.
     pub explanation: Vec<u8>,
     /// Whether the remembered result is written once more for it.
     pub repeats_result: bool,

@@ -86,7 +86,7 @@ fn settle(window: &mut Window, offsets: &[i64]) {
 }
 
 /// The end of the settled prefix, stream time at that end, and the ranges settled beyond it.
-fn ahead(window: &Window) -> (i64, i64, Vec<(i64, i64)>) {
+fn after_commit(window: &Window) -> (i64, i64, Vec<(i64, i64)>) {
     let PositionAfterCommit { next, times, beyond } = window.position_after_commit();
     (next, times.stream_time, beyond)
 }
@@ -95,25 +95,25 @@ fn ahead(window: &Window) -> (i64, i64, Vec<(i64, i64)>) {
 fn prefix_ends_before_the_first_record_that_is_not_settled() {
     let mut window = window(&[], 0..6);
     settle(&mut window, &[3, 1]);
-    assert_eq!(ahead(&window), (0, -1, vec![(1, 2), (3, 4)]));
+    assert_eq!(after_commit(&window), (0, -1, vec![(1, 2), (3, 4)]));
     settle(&mut window, &[0]);
-    assert_eq!((ahead(&window), window.len()), ((2, 10, vec![(3, 4)]), 4));
+    assert_eq!((after_commit(&window), window.len()), ((2, 10, vec![(3, 4)]), 4));
     settle(&mut window, &[2]);
-    assert_eq!(ahead(&window), (4, 30, vec![]));
+    assert_eq!(after_commit(&window), (4, 30, vec![]));
     settle(&mut window, &[5, 4]);
     assert!(window.is_empty() && window.bytes() == 0);
-    assert_eq!(ahead(&window), (6, 50, vec![]));
+    assert_eq!(after_commit(&window), (6, 50, vec![]));
 }
 
 #[test]
-fn position_ahead_includes_what_the_open_transaction_settles() {
+fn position_after_commit_includes_the_settlements_of_the_open_transaction() {
     let mut window = window(&[], 0..4);
     write(&mut window, &[0, 2]);
-    assert_eq!((ahead(&window), window.len()), ((1, 0, vec![(2, 3)]), 4));
+    assert_eq!((after_commit(&window), window.len()), ((1, 0, vec![(2, 3)]), 4));
     end(&mut window, false);
-    assert_eq!((ahead(&window), window.len()), ((0, -1, vec![]), 4), "the abort undoes everything");
+    assert_eq!((after_commit(&window), window.len()), ((0, -1, vec![]), 4), "the abort undoes everything");
     settle(&mut window, &[0, 2]);
-    assert_eq!((ahead(&window), window.len()), ((1, 0, vec![(2, 3)]), 3));
+    assert_eq!((after_commit(&window), window.len()), ((1, 0, vec![(2, 3)]), 3));
 }
 
 #[test]
@@ -121,31 +121,30 @@ fn settled_ranges_span_gaps_in_the_input_but_no_unsettled_records() {
     // There is no record at the offsets in between, and there never will be.
     let mut window = window(&[], [0, 4, 9, 12]);
     settle(&mut window, &[4, 9]);
-    assert_eq!(ahead(&window), (0, -1, vec![(4, 10)]));
+    assert_eq!(after_commit(&window), (0, -1, vec![(4, 10)]));
     settle(&mut window, &[12]);
-    assert_eq!(ahead(&window), (0, -1, vec![(4, 13)]));
+    assert_eq!(after_commit(&window), (0, -1, vec![(4, 13)]));
     settle(&mut window, &[0]);
-    assert_eq!(ahead(&window), (13, 120, vec![]));
+    assert_eq!(after_commit(&window), (13, 120, vec![]));
 }
 
 #[test]
 fn records_settled_by_former_owners_are_skipped_and_move_stream_time() {
     let mut window = window(&[(1, 3), (6, 8)], 0..4);
     assert_eq!(window.len(), 4);
-    assert_eq!(ahead(&window), (0, -1, vec![(1, 3), (6, 8)]));
+    assert_eq!(after_commit(&window), (0, -1, vec![(1, 3), (6, 8)]));
     settle(&mut window, &[0]);
-    assert_eq!(ahead(&window), (3, 20, vec![(6, 8)]));
+    assert_eq!(after_commit(&window), (3, 20, vec![(6, 8)]));
     settle(&mut window, &[3]);
-    assert_eq!((ahead(&window), window.is_empty()), ((4, 30, vec![(6, 8)]), true));
+    assert_eq!((after_commit(&window), window.is_empty()), ((4, 30, vec![(6, 8)]), true));
     (4..9).for_each(|offset| push(&mut window, offset, offset * 10));
-    assert_eq!(ahead(&window), (4, 30, vec![(6, 8)]));
+    assert_eq!(after_commit(&window), (4, 30, vec![(6, 8)]));
     settle(&mut window, &[4, 5]);
-    assert_eq!(ahead(&window), (8, 70, vec![]));
+    assert_eq!(after_commit(&window), (8, 70, vec![]));
 }
 
 #[test]
 fn record_that_leaves_the_window_without_a_transaction_makes_a_transaction_due() {
-    use crate::engine::calling::writing::Portion;
     let mut window = window(&[(1, 3)], [0, 1, 2]);
     write(&mut window, &[0]);
     // The committed position was written before the records at 1 and 2 were read: they were read during the commit.
@@ -179,9 +178,9 @@ fn grants_cover_the_record_at_which_the_task_stops() {
 #[test]
 fn range_that_begins_in_a_gap_is_kept_until_it_is_read() {
     let mut window = window(&[(2, 9)], [0, 5]);
-    assert_eq!(ahead(&window), (0, -1, vec![(5, 6), (6, 9)]));
+    assert_eq!(after_commit(&window), (0, -1, vec![(5, 6), (6, 9)]));
     settle(&mut window, &[0]);
-    assert_eq!(ahead(&window), (6, 50, vec![(6, 9)]));
+    assert_eq!(after_commit(&window), (6, 50, vec![(6, 9)]));
 }
 
 #[test]
@@ -192,7 +191,7 @@ fn records_from_the_future_do_not_move_stream_time() {
     assert!(matches!(window.slot(1).timestamp_check, TimestampCheck::Future(_)));
     assert_eq!(window.slot(1).times, window.slot(0).times);
     settle(&mut window, &[0, 1]);
-    assert_eq!(ahead(&window), (2, 0, vec![]));
+    assert_eq!(after_commit(&window), (2, 0, vec![]));
 }
 
 #[test]
@@ -213,7 +212,7 @@ fn record_that_may_be_from_the_future_waits_for_the_cluster() {
 }
 
 #[test]
-fn record_that_seems_future_and_is_settled_by_a_former_owner_waits_for_the_cluster_too() {
+fn settled_record_that_may_be_from_the_future_waits_for_the_cluster_too() {
     const LATER: i64 = 10_000_000;
     // The former owner's clock was correct, and it believed the record at offset 1. This owner's clock is behind.
     let mut window = Window::new(&position(0, &[(1, 2)]));
@@ -227,15 +226,15 @@ fn record_that_seems_future_and_is_settled_by_a_former_owner_waits_for_the_clust
     [(0, 100), (1, LATER), (2, 110)].into_iter().for_each(|record| push(&mut window, record, 100, false));
     settle(&mut window, &[0]);
     assert!(window.slot(0).needs_kafka_time() && window.slot(0).offset() == 1);
-    assert_eq!(ahead(&window), (1, 100, vec![(1, 2)]), "stream time behind it is not known");
+    assert_eq!(after_commit(&window), (1, 100, vec![(1, 2)]), "stream time behind it is not known");
     // This owner's clock is correct again.
     let mut window = Window::new(&position(1, &[(1, 2)]));
     push(&mut window, (1, LATER), LATER, false);
-    assert_eq!((ahead(&window), window.is_empty()), ((2, LATER, vec![]), true));
+    assert_eq!((after_commit(&window), window.is_empty()), ((2, LATER, vec![]), true));
     // Or the cluster says that the record is from the future: then the former owner made it a dead letter.
     let mut window = Window::new(&position(1, &[(1, 2)]));
     push(&mut window, (1, LATER), 100, true);
-    assert_eq!((ahead(&window), window.is_empty()), ((2, -1, vec![]), true));
+    assert_eq!((after_commit(&window), window.is_empty()), ((2, -1, vec![]), true));
 }
 
 #[test]
@@ -257,11 +256,11 @@ fn prefix_moves_over_offsets_without_records() {
     let mut window = window(&[], [0]);
     settle(&mut window, &[0]);
     window.advance_to(7);
-    assert_eq!((ahead(&window), window.read_to()), ((7, 0, vec![]), 7));
+    assert_eq!((after_commit(&window), window.read_to()), ((7, 0, vec![]), 7));
     // The prefix does not move past a record that waits.
     push(&mut window, 7, 70);
     window.advance_to(9);
-    assert_eq!(ahead(&window), (7, 0, vec![]));
+    assert_eq!(after_commit(&window), (7, 0, vec![]));
 }
 
 #[test]
@@ -310,7 +309,7 @@ fn record_that_kafka_refuses_is_found_among_many() {
     assert!(matches!(window.slot(at).stage, SlotStage::Stops(_)));
     assert!(window.may_settle(other), "the search is over");
     settle(&mut window, &[6, 7]);
-    assert_eq!(ahead(&window), (5, 40, vec![(6, 8)]));
+    assert_eq!(after_commit(&window), (5, 40, vec![(6, 8)]));
 }
 
 #[test]
@@ -412,7 +411,7 @@ fn release_is_due_once_unless_its_transaction_is_aborted() {
     assert_eq!(due(&window), 0);
     // If releases take several transactions, each is written only once.
     end(&mut window, true);
-    assert_eq!((due(&window), ahead(&window).0), (0, 0), "a release settles nothing");
+    assert_eq!((due(&window), after_commit(&window).0), (0, 0), "a release settles nothing");
     end(&mut window, false);
     assert_eq!(due(&window), 1, "the abort undoes everything");
 }

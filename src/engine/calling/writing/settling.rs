@@ -1,4 +1,4 @@
-//! Settlements: writes the outcomes of calls, and sends their records to the results or the dead letters.
+//! Writes settlements: stores the outcomes of calls, and sends their results or dead letters.
 
 use super::SlotWriter;
 use crate::cluster::Cluster;

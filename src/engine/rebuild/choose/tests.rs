@@ -146,9 +146,9 @@ fn changelog_that_has_lost_its_tail_is_not_kept() {
     // After a reset of the group, another instance has continued without the lost records.
     let continued = committed(12, 85);
     assert!(lost(&contents(70, 12, 85), Some(&continued), &stores).contains("the store s has applied"));
-    let message =
+    let result =
         choose_after_deletion(&contents(70, 12, 85), Some(&continued), &[store("s", 9, 91), store("t", 12, 85)]);
-    assert!(message.expect_err("one store holds more").contains("the store s is at"));
+    assert!(result.expect_err("one store holds more").contains("the store s is at"));
     let message = lost(&contents(7, 8, 80), Some(&committed_offset), &stores);
     assert!(message.contains("the store s has applied") && message.contains(&token(9).to_string()), "{message}");
     let mut marked = stores.clone();
@@ -193,7 +193,7 @@ fn store_has_to_be_moved_away_if_lost_records_were_processed_again() {
         panic!("the store would be refused")
     };
     assert!(message.contains("processed again: move its folder away"), "{message}");
-    // Records that nobody has processed again are lost.
+    // Records that were not processed again are lost.
     let Err(Problem::Lost(message)) = choose_existing(&contents(50, 12, 85), Some(&committed(12, 85)), &stores) else {
         panic!("the store holds more")
     };

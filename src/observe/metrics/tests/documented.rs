@@ -1,4 +1,5 @@
-//! Goal: the tables of the documentation have every metric that is rendered and no other, and its alerts are about these.
+//! Goal: the tables of the documentation have exactly the metrics that are rendered, and the documented alerts use only
+//! these.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,7 @@ fn all() -> String {
     metrics.render()
 }
 
-/// The names of the metrics in such a text, with their labels.
+/// The names of the metrics in a rendered text, with their labels.
 fn rendered(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let labels = |name: &str, kind: &str| {
@@ -37,7 +38,7 @@ fn rendered(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     types.map(|(name, kind)| (name.to_owned(), labels(name, kind))).collect()
 }
 
-/// The cells of the rows of all tables in the documentation that begin with this head.
+/// The rows of all tables in the documentation that have this head, as cells.
 fn rows(head: &str) -> Vec<Vec<&'static str>> {
     const PAGES: [&str; 2] =
         [include_str!("../../../../docs/operations.md"), include_str!("../../../../docs/http-idempotency.md")];
@@ -46,7 +47,7 @@ fn rows(head: &str) -> Vec<Vec<&'static str>> {
     rows.map(|row| row.split('|').skip(1).map(str::trim).collect()).collect()
 }
 
-/// What stands in backticks.
+/// The texts in backticks.
 fn code(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
@@ -67,12 +68,12 @@ fn exactly_the_documented_metrics_are_rendered() {
     assert_eq!(by_name, rendered(&all()), "the tables of the documentation, and what is rendered");
 }
 
-/// An alert about a series that never comes would be silent for ever.
+/// An alert about a series that is never rendered would stay silent for ever.
 #[test]
-fn documented_alerts_are_about_series_that_there_are() {
+fn documented_alerts_use_metrics_labels_and_values_that_are_rendered() {
     let text = all();
     let metrics = rendered(&text);
-    let about = |metric: &str| rows(METRICS).into_iter().find(|row| code(row[0]).any(|name| name == metric));
+    let row_of = |metric: &str| rows(METRICS).into_iter().find(|row| code(row[0]).any(|name| name == metric));
     let has_value = |metric: &str, label: &str, pattern: &str| {
         let fits = |value: &str| match pattern.strip_suffix(".*") {
             Some(begins) => value.starts_with(begins),
@@ -82,7 +83,7 @@ fn documented_alerts_are_about_series_that_there_are() {
         let of_label = format!("{label}=\"");
         let shown = text.lines().filter(|line| line.starts_with(metric)).filter_map(|line| line.split_once(&of_label));
         let mut shown = shown.filter_map(|(_, rest)| rest.split('"').next());
-        let mut words = about(metric).into_iter().flat_map(|row| code(row[2]));
+        let mut words = row_of(metric).into_iter().flat_map(|row| code(row[2]));
         words.any(fits) || shown.any(fits) || reasons.iter().any(|reason| fits(reason.as_str()))
     };
     let (mut alerts, mut selectors) = (0, 0);

@@ -9,9 +9,9 @@ use super::super::{Column, Kind, UNAVAILABLE, UNAVAILABLE_BASE64, UNAVAILABLE_NU
 use super::BulkPlan;
 use crate::encodings::base64;
 
-/// The length of the prefix of a placeholder that is searched for: short texts are found much faster, and a false
-/// positive only means that the row is executed alone.
-const PLACEHOLDER_PREFIX_BYTES: usize = 28;
+/// The length of the prefix of a placeholder or of [`NUL`] that is searched for: short texts are found much faster, and
+/// a false positive only means that the row is executed alone.
+const MARK_PREFIX_BYTES: usize = 28;
 
 /// The escape of a character that PostgreSQL's texts cannot contain.
 const NUL: &str = "\\u0000";
@@ -40,7 +40,7 @@ enum FieldValue {
 /// The shape of a row; `None` if it is not a valid row, or has to be executed alone. `texts` are the fields that are
 /// known to be texts: [`Call::texts`](crate::effect::Call::texts).
 pub(super) fn read(plan: &BulkPlan, row: &str, texts: Option<&str>) -> Option<Shape> {
-    let placeholders = [
+    let marks = [
         UNAVAILABLE,
         UNAVAILABLE_BASE64,
         UNAVAILABLE_UUID,
@@ -48,7 +48,7 @@ pub(super) fn read(plan: &BulkPlan, row: &str, texts: Option<&str>) -> Option<Sh
         UNAVAILABLE_NUMBERS_STARTS[1],
         NUL,
     ];
-    if placeholders.iter().any(|text| row.contains(&text[..text.len().min(PLACEHOLDER_PREFIX_BYTES)])) {
+    if marks.iter().any(|mark| row.contains(&mark[..mark.len().min(MARK_PREFIX_BYTES)])) {
         return None;
     }
     let mut json = serde_json::Deserializer::from_str(row);

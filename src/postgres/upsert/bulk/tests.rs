@@ -36,7 +36,7 @@ fn shape_has_the_columns_of_the_row() {
     assert_eq!(columns(r#"{"id": 1}"#), Some(0b1));
     assert_eq!(columns(r#"{"v": null, "id": "a", "other": [1, {"id": 2}]}"#), Some(0b11));
     assert_eq!(columns(r#"{"\u0069d": 1, "times": "{}", "at": "2026-01-31"}"#), Some(0b1101));
-    let plan_of_two_columns = super::tests::bulk_plan(Change::Upsert, &[0], 0b101);
+    let plan_of_two_columns = bulk_plan(Change::Upsert, &[0], 0b101);
     let shape = shape::read(&plan_of_two_columns, r#"{"id": 1, "v": 2, "at": null}"#, None);
     assert_eq!(shape.map(|shape| shape.columns), Some(0b101));
 }

@@ -40,7 +40,7 @@ impl Steps {
         self.halt(Halt::Failed(error))
     }
 
-    /// The reason why no further step begins; `None` if one may begin.
+    /// The reason why no further step begins; `None` if a step may begin.
     pub(super) fn halted(&mut self) -> Option<Halt> {
         if let (None, Some(name)) = (&self.halt, &self.current_step) {
             let message =

@@ -83,7 +83,7 @@ fn rejected_work_is_undone_in_reverse() {
     }
 }
 
-/// An earlier attempt may have begun a step, and nobody knows whether that step was refused.
+/// An earlier attempt may have begun a step, and it is unknown whether that step was refused.
 #[test]
 fn rejection_by_the_function_is_uncertain_after_an_attempt_that_may_have_acted() {
     let refuses = async |_: &Record, _: &mut Steps| Err::<(), _>(StepError::rejected("no"));

@@ -12,9 +12,8 @@
 use std::net::Ipv6Addr;
 
 use crate::dedup::Path;
-use crate::yaml::Text;
-
 use crate::topology::sink::http::template::{Piece, Template};
+use crate::yaml::Text;
 
 /// Maximum length of a request's address, in bytes: less than HTTP's crates take, more than servers do.
 pub const ADDRESS_BYTES_MAX: usize = 32 * 1024;

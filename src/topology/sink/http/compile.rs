@@ -3,15 +3,14 @@
 use crate::dedup::Format;
 use crate::effect::call::{OverrideClass, StatusCodes};
 use crate::topology::Input;
+use crate::topology::compile::compiler::{Compiler, shown};
+use crate::topology::compile::topics::Written;
 use crate::topology::sink::Http;
 use crate::topology::sink::http::address::{Address, Problem};
 use crate::topology::sink::http::spec::HttpSpec;
 use crate::topology::sink::http::template::{Piece, Template};
 use crate::topology::sink::http::{Body, Method};
 use crate::yaml::{Place, Placed, Text};
-
-use crate::topology::compile::compiler::{Compiler, shown};
-use crate::topology::compile::topics::Written;
 
 /// Headers that belong to the connection or to the message's form, not to its content.
 const RESERVED: &[&str] = &[

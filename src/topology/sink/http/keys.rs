@@ -1,10 +1,9 @@
 //! The keys of `sink.http`.
 
-use crate::topology::sink::http::Method;
-use crate::yaml::keys::{Key, Mapping, Omitted, Type};
-
 use crate::topology::keys::values::FROM_0;
+use crate::topology::sink::http::Method;
 use crate::topology::sink::terms::keys as terms;
+use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 
 /// `sink.http`.
 pub static HTTP: Mapping = Mapping {

@@ -4,11 +4,10 @@ use crate::effect::call::{OverrideClass, StatusCodes};
 use crate::topology::keys;
 use crate::topology::sink::http::template::Template;
 use crate::topology::sink::http::{Body, Json, Method};
-use crate::yaml::tree::Entry;
-use crate::yaml::{Field, Fields, Node, Place, Placed, Text, Value};
-
 use crate::topology::sink::terms::spec::{HonouredSpec, TermsSpec};
 use crate::topology::spec::reader::{PathSpec, SpecReader, choices};
+use crate::yaml::tree::Entry;
+use crate::yaml::{Field, Fields, Node, Place, Placed, Text, Value};
 
 /// `sink.http` as written; `None` means left out, or already reported.
 #[derive(Debug)]

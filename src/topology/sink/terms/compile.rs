@@ -7,13 +7,12 @@ use crate::effect::call::{
     Answers, Jitter, KeyWindow, OnInDoubt, OnUnavailable, OverrideClass, Policy, Reserve, Retry, StatusCodes,
 };
 use crate::topology::Input;
+use crate::topology::compile::compiler::Compiler;
+use crate::topology::compile::topics::Written;
 use crate::topology::sink::Terms;
 use crate::topology::sink::terms::spec::{RetrySpec, TermsSpec};
 use crate::topology::sink::terms::{OnDuplicate, RESULT_BYTES_MAX, Results};
 use crate::yaml::{Place, Placed, units};
-
-use crate::topology::compile::compiler::Compiler;
-use crate::topology::compile::topics::Written;
 
 const TIMEOUT_MS: i64 = 10_000;
 /// The longest time that an attempt may take.

@@ -1,10 +1,9 @@
 //! The keys that sinks which call share.
 
+use crate::topology::keys::values::TOPIC;
 use crate::topology::sink::REJECTED;
 use crate::topology::sink::terms::IN_FLIGHT_MAX;
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
-
-use crate::topology::keys::values::TOPIC;
 
 /// `sink.handler`.
 pub static HANDLER: Mapping = Mapping {

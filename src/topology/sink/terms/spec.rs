@@ -5,9 +5,8 @@ use crate::effect::call::{Jitter, OnInDoubt, OnUnavailable, Reserve};
 use crate::topology::keys;
 use crate::topology::sink::REJECTED;
 use crate::topology::sink::terms::{IN_FLIGHT_MAX, RESULT_BYTES_MAX, Rate};
-use crate::yaml::{Field, Fields, Place, Placed, Text, units};
-
 use crate::topology::spec::reader::{SpecReader, choices};
+use crate::yaml::{Field, Fields, Place, Placed, Text, units};
 
 /// Terms as written; `None` means left out, or already reported.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
-//! The faults by name: all that is done to the engine on purpose. Each has to happen in at least one of a hundred seeds of
-//! the profile that is meant for it (`hunt`).
+//! The faults by name: everything that is done to the engine on purpose. Each has to happen in at least one of a
+//! hundred seeds of the profile that is meant for it (`hunt`).
 
 use super::*;
 
@@ -152,7 +152,8 @@ pub const FAULTS: &[Situation] = &[
     of("handled", ROW_LATE, "the link does it"),
 ];
 
-/// What happens to a request on the wire; `None` if nothing does, or if it is counted once the request is carried out.
+/// The fault that a request on the wire meets; `None` without a fault, and for a fault that is counted once the request
+/// is carried out.
 pub fn of_wire(fate: Fate, what: &str) -> Option<&'static str> {
     match fate {
         Fate::Fine => None,
@@ -165,7 +166,7 @@ pub fn of_wire(fate: Fate, what: &str) -> Option<&'static str> {
     }
 }
 
-/// What happens to a request to the provider.
+/// The fault that a request to the provider meets.
 pub fn of_call(fate: Fate) -> Option<&'static str> {
     match fate {
         Fate::Fine => None,
@@ -176,7 +177,7 @@ pub fn of_call(fate: Fate) -> Option<&'static str> {
     }
 }
 
-/// What happens to a handler's statement to the database.
+/// The fault that a handler's statement to the database meets.
 pub fn of_row(fate: Fate) -> Option<&'static str> {
     match fate {
         Fate::Fine | Fate::Slow => None,

@@ -66,7 +66,7 @@ fn every_mistake_is_seen() {
     }
 }
 
-/// Makes a mistake over seeds until the judge notices.
+/// Plays seeds with a mistake until the judge notices it.
 pub fn notice(mistake: Mistake) -> Noticed {
     noticing::notice(mistake, "", |seed| Reading::new(seed).run().map(drop))
 }

@@ -112,22 +112,22 @@ impl Tally {
     }
 }
 
-/// Makes a mistake over seeds until the judge notices.
+/// Plays seeds with a mistake until the judge notices it.
 pub fn notice(mistake: Mistake) -> Noticed {
     noticing::notice(mistake, judgement(mistake), |seed| run(seed, drawn(mistake, seed), base()).1)
 }
 
-/// A part of the judgement that a mistake has to lead to.
+/// A part of the judgement that a mistake has to cause.
 fn judgement(mistake: Mistake) -> &'static str {
     match mistake {
-        // Brokers refuse whatever comes with it: nothing is wrong but that no writer lasts.
+        // Brokers refuse all requests with the former epoch: the only wrong is that no writer lasts.
         Mistake::FormerEpoch => "although all was calm",
         Mistake::DoubtIgnored => "its offsets were committed again, or late",
         _ => "",
     }
 }
 
-/// The seeds that show a mistake.
+/// The profile of a seed that can show a mistake.
 fn drawn(mistake: Mistake, seed: u64) -> Profile {
     let drawn = Profile::draw(seed);
     match mistake {

@@ -1,7 +1,7 @@
 //! The requests that ratchet needs from brokers, those it can do without, and the judgement of the versions that
 //! brokers offer.
 //!
-//! librdkafka does membership, administration and takeovers on either data path, so its versions are always needed.
+//! librdkafka handles membership, administration and takeovers on either data path, so its versions are always needed.
 //!
 //! Invariant: a request counts as offered only if all brokers that responded offer it: any of them may become a leader
 //! or a coordinator.

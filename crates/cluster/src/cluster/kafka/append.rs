@@ -28,7 +28,7 @@ pub(super) fn append(properties: &Properties, message: &Message<'_>) -> Result<i
         move || broke.note_broken_connection(Instant::now()),
     );
     let client = Client::with(properties, Some(listener))?;
-    // The caller's threads receive the reports, and end when it is dropped.
+    // The threads that this starts receive the reports, and end when `_call_thread` is dropped.
     let _call_thread = CallThread::start(Arc::clone(&client), Arc::clone(&reports))?;
     let topic = Topic::new(&client, &c_string(message.topic)?).map_err(|failure| failure.plain(message.topic))?;
     let mut patience = Patience::new(delivery_timeout);
@@ -46,7 +46,7 @@ pub(super) fn append(properties: &Properties, message: &Message<'_>) -> Result<i
             return Err(Error::new(kind, format!("{what}: {}", failure.message)));
         }
         if Instant::now() >= deadline {
-            // A refused login is the only other sign of why no report came.
+            // If a login was refused, that is the reason why no report came.
             let trouble = reports.take_trouble().map_or("no response".to_owned(), |failure| failure.to_string());
             return Err(Error::new(ErrorKind::Unknown, format!("{what}: {trouble}")));
         }

@@ -179,7 +179,7 @@ impl Failure {
 }
 
 impl Login {
-    /// Whether a person has to fix a failure: not if the login was accepted before.
+    /// Whether a person has to fix a failure: not a failed login if a login was accepted before.
     pub fn is_refused_by(&self, failure: &Failure) -> bool {
         failure.plain("").kind == ErrorKind::Refused && !(failure.is_login() && self.has_succeeded())
     }

@@ -2,8 +2,8 @@
 //! partitions through one queue.
 //!
 //! Invariants: a partition is read only between [`Member::start`] and the next pause, revocation or
-//! loss; its records are returned in ascending offsets from the started one; while a group
-//! event is unacknowledged, no record is returned.
+//! loss; its records are returned in ascending order of offsets, beginning at the started
+//! offset; while a group event is unacknowledged, no record is returned.
 //!
 //! **Failure**: an error from which librdkafka recovers is reported once as [`ErrorKind::Retry`]; a position that the
 //! broker no longer has (`auto.offset.reset=error`) and missing rights are [`ErrorKind::Refused`].
@@ -282,9 +282,9 @@ impl Member {
             self.epochs.note_read(partition, &mut slot.read_ranges);
             if std::mem::take(&mut slot.is_epoch_unknown) {
                 // The partition's fetcher has stopped: only a new member can repeat the request.
-                let trouble = slots::unknown_epoch(&self.epochs, partition, slot.next_offset, ErrorKind::Fenced);
-                slot.truncated_at = (trouble.kind == ErrorKind::Refused).then_some(slot.next_offset);
-                errors.push(trouble);
+                let error = slots::unknown_epoch(&self.epochs, partition, slot.next_offset, ErrorKind::Fenced);
+                slot.truncated_at = (error.kind == ErrorKind::Refused).then_some(slot.next_offset);
+                errors.push(error);
             }
         }
     }

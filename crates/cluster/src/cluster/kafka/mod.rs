@@ -292,7 +292,7 @@ impl Cluster for Kafka {
 
     fn record_overhead_bytes(&self) -> usize {
         match self.inner.wire() {
-            // Records have no overhead in their batches. The rest is the changelog's record in its batch and the entry
+            // Records have no overhead in their batches. This is the changelog's record in its batch and the entry
             // in the overlay, together some 345 bytes for the longest identity and a version that is a number.
             Some(_) => 384,
             None => QUEUED_RECORD_BYTES,
@@ -335,7 +335,7 @@ impl Cluster for Kafka {
         wait: Duration,
     ) -> Result<Vec<Option<CommittedOffset>>, Error> {
         let clients = &self.inner.clients;
-        let _caller = clients.querier(group);
+        let _querier = clients.querier(group);
         clients.committed(group, Stability::Plain, partitions, wait)
     }
 }

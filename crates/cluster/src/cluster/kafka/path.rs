@@ -1,7 +1,7 @@
 //! The data path: whether records are read and written by librdkafka or on the wire. Both implement the same traits;
 //! one of them is chosen for a whole cluster.
 //!
-//! librdkafka does membership, administration and takeovers on either data path.
+//! librdkafka handles membership, administration and takeovers on either data path.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Batch {
         }
     }
 
-    /// librdkafka's batch; replaces one of the wire.
+    /// librdkafka's batch; a batch of the wire is replaced.
     pub(super) fn as_librdkafka(&mut self) -> &mut native::Batch {
         if matches!(self, Self::Wire(_)) {
             *self = Self::default();
@@ -58,7 +58,7 @@ impl Batch {
         }
     }
 
-    /// The wire's batch; replaces one of librdkafka.
+    /// The wire's batch; a batch of librdkafka is replaced.
     pub(super) fn as_wire(&mut self) -> &mut client::Batch {
         if matches!(self, Self::Librdkafka(_)) {
             *self = Self::Wire(client::Batch::default());

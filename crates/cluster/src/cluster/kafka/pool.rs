@@ -6,7 +6,7 @@
 //! Idle threads end.
 //!
 //! **Failure**: a query that panics is dropped, which its waiting caller notices. If no further thread can be
-//! started, the existing threads run the query; if there are none, the query is rejected.
+//! started, the existing threads run the query; if no thread exists, the query is rejected.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -141,8 +141,8 @@ impl Producer {
         })
     }
 
-    /// Adds the offsets, on the calls' thread. Among the errors, only the group's rejection of the membership certainly
-    /// is a response.
+    /// Adds the offsets, on the calls' thread. Among the errors, only the group's rejection of the membership is
+    /// certainly a response.
     fn add_offsets(
         client: &Client,
         offsets: &List,
@@ -163,8 +163,8 @@ impl Producer {
             )
     }
 
-    /// Waits, on the calls' thread, until the records' offsets are known, if there are expected offsets. The end of the
-    /// transaction reports failed records.
+    /// Waits, on the calls' thread, until the records' offsets are known, if any offsets are expected. The end of
+    /// the transaction reports failed records.
     fn check_deliveries(client: &Client, reports: &Reports, deadline: Instant) -> Result<(), Error> {
         if !reports.has_expectations() {
             return Ok(());
@@ -273,7 +273,8 @@ impl cluster::Producer for Producer {
     fn begin(&mut self) -> Result<(), Error> {
         const WHAT: &str = "beginning a transaction";
         if self.reports.is_in_doubt() {
-            let message = "a connection broke while a transaction ended: a new producer is needed to be certain";
+            let message = "a request of an earlier transaction may still take effect, the producer was fenced, or one \
+                           of its threads has failed: a new producer is needed";
             return Err(Error::new(ErrorKind::Fenced, message));
         }
         if let Some(ended) = self.last_ended {

@@ -76,7 +76,7 @@ const QUEUED_KBYTES_MIN: u64 = 256;
 /// Fetch size of one partition: the default or less.
 const PARTITION_FETCH_BYTES: std::ops::RangeInclusive<u64> = 128 << 10..=1 << 20;
 /// Fetch size of all partitions of a broker. The response has to arrive within `socket.timeout.ms`, together with the
-/// responses that other lanes receive over the same network: the largest is a quarter of what Java's clients request
+/// responses of other brokers and to other lanes over the same network: the largest is a quarter of what Java's clients request
 /// (50 MiB in 30 s).
 const FETCH_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
 
@@ -196,9 +196,9 @@ impl Properties {
         Ok(properties)
     }
 
-    fn of(role: Role, values: BTreeMap<String, String>, given: Arc<BTreeSet<String>>) -> Result<Self, Error> {
+    fn of(role: Role, values: BTreeMap<String, String>, user_names: Arc<BTreeSet<String>>) -> Result<Self, Error> {
         let token_source = Credentials::of(&values)?.map(Source::of).transpose()?;
-        Ok(Self { role, values, user_names: given, login: Arc::default(), contact: Arc::default(), token_source })
+        Ok(Self { role, values, user_names, login: Arc::default(), contact: Arc::default(), token_source })
     }
 
     /// These properties, sharing the state of the login and of the brokers with `others`.

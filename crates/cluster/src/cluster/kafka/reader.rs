@@ -72,9 +72,8 @@ impl Reader {
         let consuming = Consuming::begin(client, &c_string(&partition.topic)?, partition.partition, offset)
             .map_err(|failure| failure.plain(format!("reading {partition}")))?;
         let partitions = Arc::from([partition.clone()]);
-        let read = epochs.is_some().then(EpochRanges::default);
-        let state =
-            ReadState { position: offset, read_ranges: read, error: None, is_stuck: false, is_epoch_unknown: false };
+        let read_ranges = epochs.is_some().then(EpochRanges::default);
+        let state = ReadState { position: offset, read_ranges, error: None, is_stuck: false, is_epoch_unknown: false };
         let reader = Self { partition: partition.clone(), partitions, consuming, state, epochs };
         let known = reader.epochs.as_ref().and_then(|epochs| epochs.begin(partition, offset));
         if known.is_some() {
@@ -134,8 +133,8 @@ impl Reader {
     pub(super) fn read(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<(), Error> {
         batch.clear();
         self.serve()?;
-        if let Some(trouble) = self.state.take_error() {
-            return Err(trouble);
+        if let Some(error) = self.state.take_error() {
+            return Err(error);
         }
         let Self { partition, partitions, consuming, state, epochs } = self;
         batch.fill(consuming.queue(), partitions, records_max, wait, |message| {

@@ -13,8 +13,8 @@ const SEEK_DEADLINE: Duration = Duration::from_secs(5);
 /// Pause between two attempts at a seek.
 const SEEK_PAUSE: Duration = Duration::from_millis(2);
 
-/// Makes librdkafka read the partition from `offset` on. If the epoch of the record before is known, the broker is
-/// asked first whether it still has the records that were read up to there.
+/// Makes librdkafka read the partition from `offset` on. If the epoch of the record before the offset is known,
+/// the broker is first asked whether it still has the records that were read up to there.
 pub(super) fn seek(client: &Client, partition: &TopicPartition, offset: i64, epoch: Option<i32>) -> Result<(), Error> {
     let deadline = Instant::now() + SEEK_DEADLINE;
     loop {

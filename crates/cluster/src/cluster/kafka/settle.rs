@@ -308,7 +308,7 @@ struct Takeover {
     clients: Arc<QueryClients>,
     _querier: OffsetQuerier,
     fences: Arc<Fences>,
-    /// The client that reads markers, if brokers do not report a partition's latest timestamp.
+    /// The settings of the client that reads markers, if brokers do not report a partition's latest timestamp.
     stamps: Option<ClientSettings>,
     inquiry: Inquiry,
     deadline: Instant,

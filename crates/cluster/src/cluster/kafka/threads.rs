@@ -118,8 +118,9 @@ impl Reports {
         state.in_doubt |= around;
     }
 
-    /// Whether the producer must not be used again, because a connection broke around the end of a transaction: a copy
-    /// of the request may arrive late. The doubt is permanent.
+    /// Whether the producer must not be used again: a connection broke around the end of a transaction, so that a copy
+    /// of the request may arrive late; or the producer was fenced; or one of its threads has panicked. The doubt is
+    /// permanent.
     pub fn is_in_doubt(&self) -> bool {
         self.lock().in_doubt
     }
@@ -135,7 +136,7 @@ impl Reports {
 
     fn record_failures(&self, failures: impl Iterator<Item = Undelivered>) {
         for Undelivered { opaque, failure } in failures {
-            // A purged record did not fail itself: another one did.
+            // A purged record did not fail itself: its transaction did.
             if failure.is_fencing() {
                 // The producer is fenced, and can no longer be used.
                 self.lock().in_doubt = true;
@@ -215,12 +216,12 @@ pub(super) struct CallThread {
 pub(super) enum CallOutcome<T> {
     /// The call returned.
     Done(T),
-    /// The call did not return in time; its result is lost.
+    /// The call was not accepted, or did not return in time; its result is lost.
     GivenUp,
 }
 
 impl CallThread {
-    /// Starts both threads. They end, and release the client, after the caller is dropped.
+    /// Starts both threads. They end, and release the client, after the [`CallThread`] is dropped.
     pub fn start(client: Arc<Client>, reports: Arc<Reports>) -> Result<Self, Error> {
         let (calls, inbox): (Sender<Call>, Receiver<Call>) = crossbeam_channel::bounded(1);
         let polling = (Arc::clone(&client), Arc::clone(&reports));

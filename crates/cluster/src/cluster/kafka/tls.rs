@@ -141,7 +141,7 @@ fn add(name: &str, text: &[u8], roots: &mut RootCertStore) -> Result<(), Unsuppo
     Ok(())
 }
 
-/// The certificates in a text; an error if there is none.
+/// The certificates in a text; an error if it contains no certificate.
 fn certificates(name: &str, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unsupported> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     all.ok().filter(|all| !all.is_empty()).ok_or_else(|| Unsupported::new(name, UNUSABLE))

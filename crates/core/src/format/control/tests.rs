@@ -1,5 +1,5 @@
-//! Goal: commands and acknowledgements are read as they were written, in the fields of the tables; whatever else is
-//! found is an error that says what it is, and never obeyed.
+//! Goal: commands and acknowledgements are read as they were written, in the fields of the tables; any other
+//! value is an error that says what is wrong, and is never obeyed.
 
 use proptest::prelude::*;
 
@@ -76,14 +76,14 @@ fn what_is_not_known_is_refused_with_what_it_is() {
         (&WRITTEN.replace("settle", "forget"), "\"forget\" is unknown"),
         (&WRITTEN.replace("\"done\"", "\"undone\""), "unknown variant `undone`"),
         (&WRITTEN.replace("\"as\"", "\"unless\":1,\"as\""), "unknown field `unless`"),
-        (&WRITTEN.replace("0505", "05"), "its topic_id is not one"),
+        (&WRITTEN.replace("0505", "05"), "its topic_id is not the id of a topic"),
         // The position record, the store's meta, an identity that would have been shortened, half a byte.
-        (&WRITTEN.replace("1004026f37", "00"), "its identity is not the key of one"),
-        (&WRITTEN.replace("1004026f37", "ff6d"), "its identity is not the key of one"),
-        (&WRITTEN.replace("1004026f37", &"10".repeat(130)), "its identity is not the key of one"),
-        (&WRITTEN.replace("1004026f37", "11aabb"), "its identity is not the key of one"),
-        (&WRITTEN.replace("1004026f37", "100"), "its identity is not the key of one"),
-        (&WRITTEN.replace("1004026f37", "10é1"), "its identity is not the key of one"),
+        (&WRITTEN.replace("1004026f37", "00"), "its identity is not the key of an identity"),
+        (&WRITTEN.replace("1004026f37", "ff6d"), "its identity is not the key of an identity"),
+        (&WRITTEN.replace("1004026f37", &"10".repeat(130)), "its identity is not the key of an identity"),
+        (&WRITTEN.replace("1004026f37", "11aabb"), "its identity is not the key of an identity"),
+        (&WRITTEN.replace("1004026f37", "100"), "its identity is not the key of an identity"),
+        (&WRITTEN.replace("1004026f37", "10é1"), "its identity is not the key of an identity"),
     ];
     for (value, reason) in cases {
         let refused = Command::decode(value.as_bytes()).unwrap_err().to_string();

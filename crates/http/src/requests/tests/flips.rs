@@ -114,7 +114,7 @@ fn flipped_bits_of_a_killed_store_of_requests_are_noticed_or_do_not_matter() {
     play("requests, killed", copy.path());
 }
 
-/// Whether damage of the last answer would be noticed, since the response is synced and marked as synced.
+/// Whether damage of the last response would be noticed, since the response is synced and marked as synced.
 fn is_marked(database: &Path) -> bool {
     let (log, last) = (newest_log(database), RUNS * REQUESTS - 1);
     let whole = std::fs::read(&log).unwrap();

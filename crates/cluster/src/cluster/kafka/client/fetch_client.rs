@@ -92,7 +92,7 @@ impl FetchClient {
         self.fetcher.remove(partition);
     }
 
-    /// The offset after the last one that was passed in `partition`, including markers and gaps.
+    /// The offset after the returned records of `partition`, and after the markers and gaps that were passed.
     pub fn position(&self, partition: &TopicPartition) -> Option<i64> {
         self.fetcher.position(partition)
     }
@@ -168,12 +168,12 @@ impl FetchClient {
 
     /// Fails if no broker can be reached, or none accepts this client, but only once per [`REPORT_INTERVAL`].
     fn check_brokers(&mut self, now: Instant) -> Result<(), Error> {
-        let Self { brokers, outage, last_report_at: reported, .. } = self;
+        let Self { brokers, outage, last_report_at, .. } = self;
         let Some(lasts) = outage.duration(brokers, now) else {
-            *reported = None;
+            *last_report_at = None;
             return Ok(());
         };
-        if reported.is_some_and(|at| now.saturating_duration_since(at) < REPORT_INTERVAL) {
+        if last_report_at.is_some_and(|at| now.saturating_duration_since(at) < REPORT_INTERVAL) {
             return Ok(());
         }
         let error = match (outage.trouble(brokers, now), brokers.failure()) {
@@ -183,7 +183,7 @@ impl FetchClient {
             }
             _ => return Ok(()),
         };
-        *reported = Some(now);
+        *last_report_at = Some(now);
         Err(error)
     }
 

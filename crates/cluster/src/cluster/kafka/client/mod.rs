@@ -7,7 +7,7 @@
 //! - `batch`: records, borrowed from brokers' responses
 //! - `fetch_client`: a fetcher with its connections, which reads partitions; `reader`: reads one partition with it
 //! - `producer`: a writer with its connections
-//! - `stamp`: the last timestamp that a broker gave in a partition
+//! - `stamp`: the last timestamp that a broker set in a partition
 //! - `trouble`: trouble with connections, and when it is reported
 //!
 //! Invariant: all work is done within calls. While a lane is busy, brokers' responses wait in the sockets' buffers.

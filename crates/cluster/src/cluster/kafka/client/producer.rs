@@ -56,8 +56,8 @@ impl<M: Membership> Producer<M> {
         accepted: &AcceptedLogins,
         id: &str,
     ) -> Result<Self, Error> {
-        let driven = WriteClient::open(client, settings, accepted, id)?;
-        Ok(Self { id: id.to_owned(), member: PhantomData, client: RefCell::new(driven) })
+        let write_client = WriteClient::open(client, settings, accepted, id)?;
+        Ok(Self { id: id.to_owned(), member: PhantomData, client: RefCell::new(write_client) })
     }
 
     fn commit_with(
@@ -118,21 +118,21 @@ impl<M: Membership> cluster::Producer for Producer<M> {
     }
 
     fn in_flight(&self) -> usize {
-        let mut driven = self.client.borrow_mut();
-        driven.process_responses();
-        driven.writer.in_flight()
+        let mut client = self.client.borrow_mut();
+        client.process_responses();
+        client.writer.in_flight()
     }
 
     fn has_failed(&self) -> bool {
-        let mut driven = self.client.borrow_mut();
-        driven.process_responses();
-        driven.writer.has_failed()
+        let mut client = self.client.borrow_mut();
+        client.process_responses();
+        client.writer.has_failed()
     }
 
     fn take_failures(&mut self) -> Vec<DeliveryFailure> {
-        let driven = self.client.get_mut();
-        driven.process_responses();
-        let failures = driven.writer.take_failures().into_iter();
+        let client = self.client.get_mut();
+        client.process_responses();
+        let failures = client.writer.take_failures().into_iter();
         failures
             .map(|failure| DeliveryFailure {
                 number: failure.number,
@@ -143,9 +143,9 @@ impl<M: Membership> cluster::Producer for Producer<M> {
     }
 
     fn take_delivered(&mut self) -> Vec<(u64, i64)> {
-        let driven = self.client.get_mut();
-        driven.process_responses();
-        driven.writer.take_delivered()
+        let client = self.client.get_mut();
+        client.process_responses();
+        client.writer.take_delivered()
     }
 
     fn commit(&mut self, offsets: &[OffsetCommit], group: M) -> Result<(), Error> {

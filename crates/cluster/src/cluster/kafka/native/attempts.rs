@@ -18,7 +18,6 @@ use rdkafka::bindings as rd;
 
 use super::super::errors::Code;
 use super::conf::Conf;
-
 use crate::cluster::{Contact, Error, ErrorKind, THREAD_WAIT_MAX};
 
 /// The interceptor's name in librdkafka's logs.

@@ -1,6 +1,6 @@
 //! Unpacks batches for the wire, with the same libraries and within the same budget as for librdkafka.
 //!
-//! **Failure**: [`Rejected`]; no memory remains reserved.
+//! **Failure**: [`UnpackError`]; no memory remains reserved.
 
 use super::super::wire::records::{self, Codec, Unpack, UnpackError, strip_xerial};
 use super::budget::Rejection;

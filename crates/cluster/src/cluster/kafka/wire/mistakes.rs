@@ -31,48 +31,48 @@ mistakes! {
     FETCHER {
         /// Aborted records are passed on.
         AbortedPassedOn,
-        /// The last batch of a response is taken although it was cut off.
+        /// The last batch of a response is used although it is truncated.
         StartedBatchTaken,
-        /// A marker is taken for a record.
+        /// A transaction marker is passed on as a record.
         MarkerAsRecord,
-        /// Leaders' epochs are neither compared nor sent.
+        /// Leader epochs are neither compared nor sent.
         LeaderEpochIgnored,
-        /// A response is taken for whatever is wanted now.
+        /// A response is applied although the partition's position has changed since the request.
         ResponseMatchedWrongly,
-        /// The position moves by a batch that was cut off.
+        /// The position advances past a truncated batch.
         StartedBatchPassed,
-        /// What was buffered is used after the partition was started anew.
+        /// Buffered records are used after the partition was restarted.
         BufferedUsedAfterRestart,
-        /// A response without records of a partition, beside those of others, counts as the end of it.
+        /// A partition counts as read to its end if a response contains records of other partitions only.
         EmptinessBelieved,
     }
     /// Mistakes of the writer.
     WRITER {
-        /// After a batch was sent again, the next one has its sequence.
+        /// After a batch was resent, the next batch does not advance the sequence number.
         SequenceNotRaised,
-        /// The epoch that the end of a transaction gives is not taken.
+        /// The epoch in the response to the end of a transaction is ignored.
         FormerEpoch,
-        /// The epoch is not raised after an abort that leaves sequences open.
+        /// The epoch is not raised after an abort with batches that are not in the log.
         EpochNotRaised,
-        /// A batch that got no answer is sent again under another sequence.
+        /// A batch that received no response is resent with a different sequence number.
         TwoSequences,
         /// Offsets are committed without the member's generation.
         NoGeneration,
-        /// A partition is taken for added because it was in the transaction before.
+        /// A partition counts as added to the transaction because it was in the previous one.
         AddedBefore,
-        /// The answer to a request is taken for that to another one.
+        /// A response is matched with a different request.
         WrongAnswer,
-        /// What was sent last is sent again first, and without waiting for the others.
+        /// The last batch is resent first, without waiting for the other batches.
         LastFirst,
-        /// An end of a transaction that got no answer is taken for a success.
+        /// A request to end a transaction that received no response counts as successful.
         UnknownIsSuccess,
-        /// What stands behind a refused batch is sent and committed.
+        /// The batches after a refused batch are sent and committed.
         RefusedIsSkipped,
-        /// Transactions go on after a request of one got no answer.
+        /// New transactions begin although a request of an earlier transaction received no response.
         DoubtIgnored,
-        /// The end is requested while records are under way.
+        /// The end of a transaction is requested while records are still being sent.
         EndBeforeFlush,
-        /// A commit that got no answer is taken for an abort.
+        /// A commit request that received no response counts as an abort.
         UnknownIsAbort,
     }
 }

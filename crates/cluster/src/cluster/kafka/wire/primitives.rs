@@ -146,7 +146,7 @@ impl Scratch {
         self.byte(value as u8);
     }
 
-    /// Appends the buffered bytes: copies the whole buffer, which has a fixed non_negative, then truncates.
+    /// Appends the buffered bytes: copies the whole buffer, which has a fixed size, then truncates.
     #[inline(always)]
     pub fn flush(&self, into: &mut Vec<u8>) {
         let end = into.len() + self.len.min(Self::CAPACITY);

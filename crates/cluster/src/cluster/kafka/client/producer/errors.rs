@@ -17,7 +17,7 @@ pub(super) fn kind(kind: WriteErrorKind) -> ErrorKind {
     }
 }
 
-/// The error for a writer's error.
+/// Converts a writer's error.
 pub(super) fn error(error: &WriteError) -> Error {
     let kind = kind(error.kind);
     let known = error.code.and_then(|code| Some((code, descriptions::of_broker(code)?)));
@@ -31,7 +31,7 @@ pub(super) fn error(error: &WriteError) -> Error {
     Error::new(kind, format!("{message}{grant}")).with(detail)
 }
 
-/// The error for a writer's error during the operation `what`. Its message begins with `what`, unless it names a more
+/// Converts a writer's error during the operation `what`. The message begins with `what`, unless it names a more
 /// specific operation.
 pub(super) fn error_during(what: &str, failed: &WriteError) -> Error {
     const SPECIFIC: [&str; 2] = ["adding ", "finding "];

@@ -72,8 +72,8 @@ fn tls(client: &ClientSettings) -> Option<&Arc<crate::tls::Renewed<rustls::Clien
 
 /// All settings as text, including passwords, which `Debug` does not show.
 fn all_as_text(outcome: &Result<WireSettings, Unsupported>) -> String {
-    let wired = match outcome {
-        Ok(wired) => wired,
+    let settings = match outcome {
+        Ok(settings) => settings,
         Err(unsupported) => return unsupported.to_string(),
     };
     let client = |client: &ClientSettings| {
@@ -93,8 +93,8 @@ fn all_as_text(outcome: &Result<WireSettings, Unsupported>) -> String {
             tls(client).map(|tls| tls.current().unwrap().alpn_protocols.clone())
         )
     };
-    let clients = [&wired.member, &wired.reader, &wired.producer].map(client);
-    format!("{clients:?} {:?} {:?} {:?}", wired.fetch, wired.reader_fetch, wired.write)
+    let clients = [&settings.member, &settings.reader, &settings.producer].map(client);
+    format!("{clients:?} {:?} {:?} {:?}", settings.fetch, settings.reader_fetch, settings.write)
 }
 
 #[test]
@@ -257,18 +257,18 @@ fn tls_receives_its_properties() {
 
 #[test]
 fn unset_properties_have_the_values_of_librdkafkas_clients() {
-    let wired = plain(&[]).unwrap();
-    assert_eq!(wired.member.brokers.client_id, "ratchet");
-    assert_eq!(wired.member.brokers.request_timeout, Duration::from_secs(10));
-    assert_eq!(wired.member.brokers.connect_timeout, Duration::from_secs(30));
-    assert_eq!(wired.member.brokers.metadata_max_age, Duration::from_secs(300));
-    assert_eq!(wired.producer.brokers.request_timeout, Duration::from_millis(9900));
-    assert!(tls(&wired.member).is_none());
-    assert_eq!(sockets(&wired.member), SocketSettings { family: Family::Any, keepalive: false });
-    let (fetch, write) = (&wired.fetch, &wired.write);
-    assert_eq!([fetch.max_wait, wired.reader_fetch.max_wait].map(|wait| wait.as_millis()), [50, 10]);
+    let settings = plain(&[]).unwrap();
+    assert_eq!(settings.member.brokers.client_id, "ratchet");
+    assert_eq!(settings.member.brokers.request_timeout, Duration::from_secs(10));
+    assert_eq!(settings.member.brokers.connect_timeout, Duration::from_secs(30));
+    assert_eq!(settings.member.brokers.metadata_max_age, Duration::from_secs(300));
+    assert_eq!(settings.producer.brokers.request_timeout, Duration::from_millis(9900));
+    assert!(tls(&settings.member).is_none());
+    assert_eq!(sockets(&settings.member), SocketSettings { family: Family::Any, keepalive: false });
+    let (fetch, write) = (&settings.fetch, &settings.write);
+    assert_eq!([fetch.max_wait, settings.reader_fetch.max_wait].map(|wait| wait.as_millis()), [50, 10]);
     assert_eq!([fetch.max_bytes, fetch.partition_max_bytes], [4 << 20, 1 << 20]);
-    assert_eq!([fetch.buffered_bytes_max, wired.reader_fetch.buffered_bytes_max], [16 << 20, 2 << 20]);
+    assert_eq!([fetch.buffered_bytes_max, settings.reader_fetch.buffered_bytes_max], [16 << 20, 2 << 20]);
     assert!(fetch.check_crcs);
     assert_eq!(write.transaction_timeout, Duration::from_secs(10));
     assert_eq!(write.delivery_timeout, Duration::from_secs(8));
@@ -289,8 +289,8 @@ fn the_longest_response_has_room_for_the_largest_batch() {
         &[("fetch.max.bytes", "2147483135"), ("fetch.message.max.bytes", "1000000000")],
         &[("message.max.bytes", "300000000")],
     ] {
-        let wired = plain(set).unwrap();
-        for (client, fetch) in [(&wired.member, &wired.fetch), (&wired.reader, &wired.reader_fetch)] {
+        let settings = plain(set).unwrap();
+        for (client, fetch) in [(&settings.member, &settings.fetch), (&settings.reader, &settings.reader_fetch)] {
             let most = [fetch.max_bytes, fetch.partition_max_bytes, fetch.batch_max_bytes];
             assert!(most.iter().all(|most| *most > 1000 && *most <= fetch.batch_max_bytes), "{set:?}: {most:?}");
             assert!(client.brokers.response_bytes_max >= fetch.batch_max_bytes as usize + (1 << 20), "{set:?}");
@@ -351,9 +351,9 @@ fn last_of_several_names_counts_and_an_empty_value_is_unset() {
     let codec = |set: &[(&str, &str)]| plain(set).unwrap().write.codec;
     assert_eq!(codec(&[("compression.codec", "lz4"), ("compression.type", "ZSTD")]), Codec::Zstd);
     assert_eq!(codec(&[("compression.codec", "lz4"), ("compression.type", "none")]), Codec::None);
-    let wired = read_all(&[BASE, &[("sasl.mechanisms", "PLAIN"), ("client.id", "")]].concat()).unwrap();
-    assert_eq!(wired.member.brokers.login.mechanism(), Some("PLAIN"));
-    assert_eq!(wired.member.brokers.client_id, "rdkafka");
+    let settings = read_all(&[BASE, &[("sasl.mechanisms", "PLAIN"), ("client.id", "")]].concat()).unwrap();
+    assert_eq!(settings.member.brokers.login.mechanism(), Some("PLAIN"));
+    assert_eq!(settings.member.brokers.client_id, "rdkafka");
 }
 
 #[test]
@@ -415,7 +415,8 @@ fn metadata_is_requested_at_the_shorter_of_two_intervals() {
 
 #[test]
 fn authorities_are_read_once() {
-    let wired = read_all(BASE).unwrap();
-    let [member, reader, producer] = [&wired.member, &wired.reader, &wired.producer].map(|client| tls(client).unwrap());
+    let settings = read_all(BASE).unwrap();
+    let [member, reader, producer] =
+        [&settings.member, &settings.reader, &settings.producer].map(|client| tls(client).unwrap());
     assert!(Arc::ptr_eq(member, reader) && Arc::ptr_eq(member, producer));
 }

@@ -61,12 +61,12 @@ impl Channel {
         self.open.as_ref().is_some_and(|open| !open.connection.was_ready() && open.started_at + HEDGE_DELAY > now)
     }
 
-    /// Whether the last connection was lost or could not be opened, and none has been ready since.
+    /// Whether the last connection was lost or could not be opened, and no connection has been ready since.
     pub fn is_failing(&self) -> bool {
         self.open.as_ref().is_none_or(|open| !open.connection.was_ready()) && self.failures > 0
     }
 
-    /// The times at which a tick is needed. `is_candidate`: any broker is wanted, so this one may be attempted.
+    /// The times at which a tick is needed. `is_candidate`: any broker is wanted, so this broker may be attempted.
     pub fn tick_times(&self, is_candidate: bool) -> impl Iterator<Item = Instant> {
         let retry = self.retry_at.filter(|_| self.open.is_none() && (self.is_wanted || is_candidate));
         let open = self.open.as_ref();

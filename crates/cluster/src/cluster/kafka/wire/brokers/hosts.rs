@@ -30,7 +30,7 @@ impl Hosts {
         self.bootstrap.contains(address) || self.nodes.values().any(|known| known == address)
     }
 
-    /// Replaces the brokers by those in metadata; returns those whose address has changed.
+    /// Replaces the brokers with those in metadata; returns the brokers whose address has changed.
     pub fn replace(&mut self, nodes: impl IntoIterator<Item = (i32, Address)>) -> Vec<i32> {
         let before = std::mem::replace(&mut self.nodes, nodes.into_iter().collect());
         let moved = before.into_iter().filter(|(node, old)| self.nodes.get(node).is_some_and(|new| new != old));

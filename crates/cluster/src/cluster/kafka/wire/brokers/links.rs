@@ -137,7 +137,7 @@ impl Brokers {
         Ok(())
     }
 
-    /// Replaces the brokers' addresses by those in metadata. Open connections are kept: they work until they break.
+    /// Replaces the brokers' addresses with those in metadata. Open connections are kept: they work until they break.
     fn replace_nodes(&mut self, nodes: Vec<(i32, Address)>) {
         for node in self.hosts.replace(nodes) {
             let channels = self.channels.range_mut((node, Use::Fetch)..=(node, Use::Control));
@@ -252,7 +252,7 @@ impl Brokers {
 
     /// A broker with a ready [`Use::Control`] connection. If no such connection is ready, one is opened, unless another
     /// attempt started a short while ago. `avoided` is a broker whose responses did not help: the next broker's
-    /// connection is opened even while that of `avoided` is ready.
+    /// connection is opened even while the connection to `avoided` is ready.
     pub(super) fn pick_node(&mut self, avoided: Option<i32>, now: Instant) -> Option<i32> {
         if avoided.is_some() {
             let others = self.hosts.nodes_after(avoided).filter(|node| Some(*node) != avoided);
@@ -287,7 +287,7 @@ impl Brokers {
         None
     }
 
-    /// The next broker to attempt: a known one, or a bootstrap address while all known brokers fail.
+    /// The next broker to attempt: a known broker, or a bootstrap address while all known brokers fail.
     fn next_candidate(&self, now: Instant) -> Option<i32> {
         let channel = |node: i32| self.channels.get(&(node, Use::Control));
         let can_open = |node: &i32| channel(*node).is_none_or(|channel| channel.can_open(now));

@@ -59,7 +59,7 @@ struct TopicState {
     is_reported: bool,
     /// Whether any response has included the topic without an error.
     is_found: bool,
-    /// The topic's id, zeros for none.
+    /// The topic's id; zeros if the brokers report no id.
     id: [u8; 16],
     error: Option<i16>,
     partitions: BTreeMap<i32, PartitionState>,
@@ -187,7 +187,7 @@ impl Metadata {
         self.topics.values_mut().for_each(|state| state.is_requested = true);
     }
 
-    /// Whether any response has arrived.
+    /// Whether any response was applied.
     pub fn has_response(&self) -> bool {
         self.updated_at.is_some()
     }
@@ -203,7 +203,7 @@ impl Metadata {
         self.schedule(now, settings, random);
     }
 
-    /// The known cluster's id and that in the response, if they differ.
+    /// The known cluster id and the id in the response, if they differ.
     pub fn cluster_mismatch(&mut self, response: &MetadataResponse<'_>) -> Option<(String, String)> {
         let reported = response.cluster?;
         let known = self.cluster.get_or_insert_with(|| reported.to_owned());
@@ -256,7 +256,8 @@ impl TopicState {
 }
 
 impl PartitionState {
-    /// Applies the leader in a response; a negative node or epoch is none.
+    /// Applies the leader in a response. A negative node means that the partition has no leader; a negative epoch, that
+    /// the broker does not report the epoch.
     fn apply(&mut self, reported: Leader, doubts: u64) {
         let epoch = (reported.epoch >= 0).then_some(reported.epoch);
         if epoch.is_some() && epoch < self.epoch {

@@ -144,7 +144,7 @@ impl Brokers {
         self.metadata.error(topic)
     }
 
-    /// A watched topic's id (KIP-516), zeros if the brokers report none; `None` while the topic's metadata is unknown.
+    /// A watched topic's id (KIP-516), zeros if the brokers report no id; `None` while the topic's metadata is unknown.
     pub fn topic_id(&self, topic: &str) -> Option<[u8; 16]> {
         self.metadata.id(topic)
     }
@@ -155,7 +155,7 @@ impl Brokers {
     }
 
     /// Requests metadata again soon, with backoff: for example, because a broker responded that it is not the leader.
-    /// `leader` is the one that proved wrong: if newer metadata has replaced it, no metadata is requested. Otherwise
+    /// `leader` is the leader that proved wrong: if newer metadata has replaced it, no metadata is requested. Otherwise
     /// the partition has no leader until the next response.
     pub fn doubt_leader(&mut self, topic: &str, partition: i32, leader: Option<Leader>, now: Instant) {
         self.advance_clock(now);
@@ -190,8 +190,9 @@ impl Brokers {
         }
     }
 
-    /// Sends a request on a connection that is [`Brokers::ensure_ready`]; on any other connection the request fails unsent.
-    /// Without a response within `timeout`, the connection is closed and all of its requests fail.
+    /// Sends a request on a connection for which [`Brokers::ensure_ready`] has returned versions; on any other
+    /// connection the request fails unsent. Without a response within `timeout`, the connection is closed and all its
+    /// requests fail.
     pub fn send(&mut self, node: i32, purpose: Use, request: Request, timeout: Duration, now: Instant) -> RequestId {
         self.advance_clock(now);
         self.try_send(node, purpose, request, timeout, now).unwrap_or_else(|(id, reason)| {
@@ -300,7 +301,7 @@ impl Brokers {
     }
 
     /// Reports that a connection could not be opened, or is broken: refused, reset, closed by the broker. `reason` is a
-    /// sentence about the broker that begins with "it". A link that is not (or no longer) in use is ignored.
+    /// sentence in which the broker is "it". A link that is not (or no longer) in use is ignored.
     pub fn broke(&mut self, link: Link, reason: &str, now: Instant) {
         self.advance_clock(now);
         self.handle_loss(link, Fault::temporary(reason), false, now);
@@ -364,7 +365,7 @@ impl Brokers {
         !self.events.is_empty()
     }
 
-    /// How long it may take to open a connection, the wait for an attempt's turn included.
+    /// See [`Settings::connect_timeout`].
     pub(super) fn connect_timeout(&self) -> Duration {
         self.settings.connect_timeout
     }

@@ -54,7 +54,8 @@ pub struct Settings {
     pub client_id: String,
     /// The timeout of the requests that [`super::Brokers`] sends on its own: versions, login, metadata.
     pub request_timeout: Duration,
-    /// The timeout for opening a connection, including the look-up of its name and TLS.
+    /// The timeout for opening a connection, including the wait until an attempt may be made, the look-up of the name,
+    /// and TLS.
     pub connect_timeout: Duration,
     /// The shortest backoff before a connection is attempted again, and before metadata is requested again.
     pub reconnect_backoff: Duration,

@@ -82,7 +82,7 @@ impl From<LoginError> for Fault {
     }
 }
 
-/// What all connections of a client share, and the time.
+/// The state that all connections of a client share, and the current time.
 pub(super) struct Shared<'a> {
     pub now: Instant,
     pub settings: &'a Settings,
@@ -122,7 +122,7 @@ pub(super) struct Connection {
     versions: Versions,
     /// The login in progress.
     login: Login,
-    /// When the socket has to be open at the latest.
+    /// The time by which the socket has to be open.
     open_deadline: Instant,
     /// When the login has to be renewed.
     renew_at: Option<Instant>,
@@ -221,7 +221,7 @@ impl Connection {
         if is_due { self.log_in(shared) } else { Ok(()) }
     }
 
-    /// The next time at which a timeout may pass, the login is renewed, or a token is checked for.
+    /// The next time at which a timeout may pass, the login is renewed, or the connection checks for a token.
     pub fn deadline(&self) -> Option<Instant> {
         let opening = matches!(self.phase, Phase::Opening).then_some(self.open_deadline);
         let renewing = match self.phase {
@@ -382,7 +382,7 @@ impl Connection {
         Ok(self.versions.pick(api_key, versions).ok_or_else(refused)?)
     }
 
-    /// Sends a request of the connection's own.
+    /// Sends the connection's own request.
     fn send_own(&mut self, api_key: i16, version: i16, body: Vec<u8>, shared: &mut Shared<'_>) -> Result<(), Fault> {
         let request = Request { api_key, version, body: body.into() };
         let deadline = shared.now + shared.settings.request_timeout;

@@ -38,7 +38,7 @@ pub struct Pending {
     pub version: i16,
     /// Whether its response's header has tagged fields.
     pub is_tagged: bool,
-    /// When the response has to be here at the latest.
+    /// The time by which the response has to arrive.
     pub deadline: Instant,
 }
 
@@ -145,7 +145,7 @@ impl Outbox {
         }
     }
 
-    /// Removes the request to which a response with this correlation id belongs: the oldest that was written.
+    /// Removes the request to which a response with this correlation id belongs: the oldest written request.
     ///
     /// # Errors
     /// The response belongs to no pending request, or not to the oldest.

@@ -7,7 +7,7 @@ use super::super::brokers::TroubleKind;
 pub(super) struct Failure {
     /// The kind of trouble, if a person has to fix it.
     pub kind: Option<TroubleKind>,
-    /// A sentence about the broker that begins with "it".
+    /// A sentence in which the broker is "it".
     pub reason: String,
 }
 

@@ -14,7 +14,7 @@ use std::thread;
 use super::super::brokers::{Address, TroubleKind};
 use super::failure::Failure;
 
-/// The addresses of a name, never empty; or why none was found.
+/// The addresses of a name, never empty; or why no address was found.
 pub type LookupResult = Result<Vec<SocketAddr>, Failure>;
 
 /// The names that are being looked up.

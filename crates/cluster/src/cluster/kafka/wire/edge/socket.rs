@@ -42,7 +42,7 @@ pub struct Opening {
     stream: Option<TcpStream>,
     remaining: std::vec::IntoIter<SocketAddr>,
     keepalive: bool,
-    /// Why the last address could not be connected to.
+    /// Why the attempt to connect to the last address failed.
     reason: Option<String>,
 }
 
@@ -133,7 +133,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The admission for which the attempt still waits.
+    /// The attempt's admission, while the attempt waits for its time.
     pub fn waiting(&self) -> Option<Admitted> {
         match self.socket {
             Socket::Waiting(admitted) => Some(admitted),

@@ -216,8 +216,8 @@ impl Chunk {
         Ok(())
     }
 
-    /// Opens the first batch. `None` if none of it is for readers, or all of it is below the position; its effect on
-    /// transactions counts even then.
+    /// Opens the first batch. `None` if the batch has no records for readers, or only records below the position; its
+    /// effect on transactions counts even then.
     fn open_next_batch(
         &mut self,
         batch: &Batch<'_>,

@@ -138,14 +138,14 @@ impl Fetcher {
         node.fetching_since = Some(now);
         node.requests = node.requests.wrapping_add(1);
         let buffer = brokers.buffer();
-        let (underway, body, wait) = match alone {
+        let (pending, body, wait) = match alone {
             Some(slot) => self.fetch_alone(id, slot, buffer, now),
             None => self.fetch_in_session(id, wanted, buffer, now),
         };
         let request = Request { api_key: fetch::API_KEY, version: fetch::VERSION, body: body.into() };
         let timeout = wait + self.settings.request_timeout;
         let request_id = brokers.send(id, Use::Fetch, request, timeout, now);
-        self.pending_requests.insert(request_id, underway);
+        self.pending_requests.insert(request_id, pending);
     }
 
     /// Writes a request for one partition, outside the session: its response shows whether there are records.

@@ -52,8 +52,8 @@ impl Fetcher {
             Event::Responded { id, version, body } => (id, Some((version, body))),
             Event::Failed { id, .. } => (id, None),
         };
-        let Some(underway) = self.pending_requests.remove(&id) else { return };
-        match (underway, body) {
+        let Some(pending) = self.pending_requests.remove(&id) else { return };
+        match (pending, body) {
             (PendingRequest::Epochs { node, asked }, body) => {
                 self.with_node(node, |node| node.has_epoch_request = false);
                 let read = body.and_then(|(version, body)| self.handle_epochs(&asked, version, &body, brokers, now));

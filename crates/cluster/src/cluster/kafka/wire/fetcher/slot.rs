@@ -230,10 +230,10 @@ impl Slot {
         (self.suspected_gap, self.alone_at) = (None, None);
     }
 
-    /// Notes that the leader returned no records between `next` and the last stable offset, or, if an offset was
-    /// `probed`, no record there. `asked_at`: when the request was sent. `next` moves to the end of the gap only after
-    /// the leader has repeated this for a request sent at least [`CONFIRMED_AFTER`] later (a response to an earlier
-    /// request may be delayed), and the probe of the gap's last offset has found no record.
+    /// Notes that the leader returned no records between `next_offset` and the last stable offset, or, if an offset
+    /// was `probed`, no record there. `asked_at`: when the request was sent. `next_offset` moves to the end of the gap
+    /// only after the leader has repeated this for a request sent at least [`CONFIRMED_AFTER`] later (a response to an
+    /// earlier request may be delayed), and the probe of the gap's last offset has found no record.
     pub fn note_gap(&mut self, probed: Option<i64>, asked_at: Instant, now: Instant) {
         let (Some(reported), Some(leader)) = (self.reported, self.leader) else { return };
         let gap =

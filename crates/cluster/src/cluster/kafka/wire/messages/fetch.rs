@@ -38,7 +38,7 @@ const TOPIC_BYTES_MIN: usize = 2 + 4;
 pub struct Session {
     /// The id that the broker assigned, 0 for none.
     pub id: i32,
-    /// 0 opens a session, or replaces the session `id` by a new one; -1 ends the session, or requests none; otherwise
+    /// 0 opens a session, or replaces the session `id` with a new one; -1 ends the session, or requests none; otherwise
     /// the number of the request in the session, from 1.
     pub epoch: i32,
 }
@@ -237,7 +237,7 @@ pub struct Partition<'a> {
     pub log_start_offset: i64,
     /// The transactions that were aborted.
     pub aborted: AbortedList<'a>,
-    /// The replica that the broker recommends to read from, -1 for none. A request without a rack receives none.
+    /// The replica that the broker recommends for reading, -1 for none. A request without a rack receives none.
     pub preferred_replica: i32,
     /// Whole batches, and perhaps the beginning of another: see [`super::super::records::Batches`].
     pub records: &'a [u8],

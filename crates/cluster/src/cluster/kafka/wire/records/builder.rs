@@ -159,7 +159,7 @@ impl BatchBuilder {
 
     /// Finishes the batch for sending, compressed if that makes it smaller. After sending, the caller returns the
     /// buffer to [`Packer::recycle`].
-    pub fn seal(mut self, seal: BatchProducer, packer: &mut Packer) -> Vec<u8> {
+    pub fn seal(mut self, producer: BatchProducer, packer: &mut Packer) -> Vec<u8> {
         let records = self.bytes.get(HEAD_BYTES..).unwrap_or_default();
         let packed = packer.pack(records);
         let codec = if packed.is_some() { packer.codec() } else { Codec::None };
@@ -171,13 +171,13 @@ impl BatchBuilder {
             }
             None => unpacked,
         };
-        self.write_head(seal, codec, &mut batch);
+        self.write_head(producer, codec, &mut batch);
         batch
     }
 
-    fn write_head(&self, seal: BatchProducer, codec: Codec, batch: &mut [u8]) {
+    fn write_head(&self, producer: BatchProducer, codec: Codec, batch: &mut [u8]) {
         let length = batch.len() - LENGTH_END;
-        let attributes = codec.bits() | if seal.transactional { TRANSACTIONAL_BIT } else { 0 };
+        let attributes = codec.bits() | if producer.transactional { TRANSACTIONAL_BIT } else { 0 };
         // The broker sets the base offset and the leader's epoch.
         let mut head = Head { batch, at: 0 };
         head.put(0_i64.to_be_bytes());
@@ -189,9 +189,9 @@ impl BatchBuilder {
         head.put((self.count - 1).max(0).to_be_bytes());
         head.put(self.base_timestamp.to_be_bytes());
         head.put(self.max_timestamp.to_be_bytes());
-        head.put(seal.producer_id.to_be_bytes());
-        head.put(seal.producer_epoch.to_be_bytes());
-        head.put(seal.base_sequence.to_be_bytes());
+        head.put(producer.producer_id.to_be_bytes());
+        head.put(producer.producer_epoch.to_be_bytes());
+        head.put(producer.base_sequence.to_be_bytes());
         head.put(self.count.to_be_bytes());
         let checksum = crc32c::crc32c(&head.batch[CHECKED_FROM..]);
         head.at = CHECKED_FROM - 4;

@@ -14,7 +14,7 @@ pub(super) const XERIAL_MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
 pub(super) const XERIAL_VERSIONS: [u8; 8] = [0, 0, 0, 1, 0, 0, 0, 1];
 /// The size of the blocks that Java's library compresses.
 const XERIAL_BLOCK_BYTES: usize = 32 << 10;
-/// The highest level of lz4: up to it librdkafka compresses in the same way; higher levels need another library.
+/// The highest level of lz4. Up to it, librdkafka compresses in the same way; higher levels need another library.
 const LZ4_LEVEL_MAX: i32 = 2;
 const GZIP_LEVEL_MAX: i32 = 9;
 /// The most bytes of the buffers that are kept for reuse. Batches are built in them, packed into them and sent from
@@ -40,8 +40,8 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// A packer that compresses with `codec` at `level`, `None` or -1 for the codec's default. The levels: gzip 0 to 9,
-    /// zstd those of its library, lz4 0 to 2 (which are the same), snappy 0.
+    /// A packer that compresses with `codec` at `level`, `None` or -1 for the codec's default. The levels are 0 to 9
+    /// for gzip, the levels of its library for zstd, 0 to 2 for lz4 (with the same result), and 0 for snappy.
     pub fn new(codec: Codec, level: Option<i32>) -> Result<Self, Unsupported> {
         let level = level.filter(|level| *level != -1);
         let is_available = |level: i32| match codec {

@@ -70,7 +70,7 @@ impl BoundedUnpacker {
 
 impl fmt::Debug for BoundedUnpacker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bounded").field("bytes_max", &self.bytes_max).finish_non_exhaustive()
+        f.debug_struct("BoundedUnpacker").field("bytes_max", &self.bytes_max).finish_non_exhaustive()
     }
 }
 

@@ -6,9 +6,9 @@
 //! transaction that is never ended), then requests the end.
 //!
 //! **Failure**: before a commit has requested the end, every failure is [`WriteErrorKind::Abort`], or worse; after that
-//! only the response to that request decides. If the response is lost: in version 1 a response to a repeated request
-//! may belong to a later transaction, so the outcome is [`WriteErrorKind::Unknown`] at once; in version 2 the request
-//! is repeated, and its response reveals the result of the first one (KIP-890, "retried EndTxn").
+//! only the response to that request decides. If the response is lost: in version 1 a coordinator cannot tell a
+//! repeated request from the end of a later transaction, so the outcome is [`WriteErrorKind::Unknown`] at once; in
+//! version 2 the request is repeated, and its response reveals the result of the first one (KIP-890, "retried EndTxn").
 
 use std::time::Instant;
 
@@ -76,7 +76,7 @@ impl Writer {
         if !offsets.is_empty() {
             let name = shared_group_id(self.group_id.as_ref(), &group.id);
             if self.group_id.as_ref().is_some_and(|known| *known != name) {
-                // The other group's coordinator, and its being added, do not apply to this group.
+                // This group may have another coordinator, and is not part of the transaction yet.
                 self.group_coordinator.node = None;
                 self.has_added_group = false;
             }
@@ -263,7 +263,7 @@ impl Writer {
             return;
         }
         let what = if matches!(kind, RequestKind::EndTransaction { commit: true }) { "committing" } else { "aborting" };
-        let message = format!("{what} the transaction: the connection broke before the response: {reason}");
+        let message = format!("{what} the transaction: no valid response: {reason}");
         self.finish(State::Lost, Err(WriteError::new(WriteErrorKind::Unknown, message)));
     }
 

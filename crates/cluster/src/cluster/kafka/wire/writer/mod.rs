@@ -82,9 +82,9 @@ pub struct Writer {
     unwatched: Vec<Arc<str>>,
     /// Slots of the partitions that are part of the transaction, or have batches.
     active_slots: Vec<usize>,
-    /// Bytes of the records that were handed over and are not in the log.
+    /// Bytes of the records that are held in memory.
     held_bytes: usize,
-    /// Whether a record was refused for lack of room: batches are then sent before they are full.
+    /// Whether there was no room for a record: batches are then sent before they are full.
     lacks_room: bool,
     /// Whether batches are sent before they are full, until the transaction ends.
     is_flushing: bool,
@@ -220,7 +220,7 @@ impl Writer {
         self.active_slots.iter().filter_map(|slot| self.partitions.get(*slot)).map(Partition::unlogged_records).sum()
     }
 
-    /// Bytes of the records that were handed over and are not in the log.
+    /// Bytes of the records that are held in memory.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }

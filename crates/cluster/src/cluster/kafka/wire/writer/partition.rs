@@ -291,18 +291,18 @@ mod tests {
     fn backoff_is_short_at_first_and_bounded() {
         let start = Instant::now();
         let (shortest, longest) = (Duration::from_millis(1), Duration::from_millis(100));
-        let mut pace = RetryBackoff::default();
-        assert!(pace.is_over(start));
+        let mut backoff = RetryBackoff::default();
+        assert!(backoff.is_over(start));
         let waits: Vec<u128> = (0..200)
             .map(|_| {
-                pace.extend(shortest, longest, start);
-                (pace.until().unwrap() - start).as_millis()
+                backoff.extend(shortest, longest, start);
+                (backoff.until().unwrap() - start).as_millis()
             })
             .collect();
         assert_eq!(waits[..9], [1, 1, 1, 1, 2, 2, 2, 2, 4]);
         assert_eq!(*waits.last().unwrap(), 100);
-        assert!(!pace.is_over(start));
-        pace.reset();
-        assert!(pace.is_over(start));
+        assert!(!backoff.is_over(start));
+        backoff.reset();
+        assert!(backoff.is_over(start));
     }
 }

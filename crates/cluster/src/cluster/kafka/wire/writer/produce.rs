@@ -246,7 +246,7 @@ impl Writer {
         }
     }
 
-    /// Has a batch sent again before those that follow it.
+    /// Marks a batch to be sent again before the batches that follow it.
     pub(super) fn resend(&mut self, id: RequestId, sent: &RequestBatch, reason: String, now: Instant) {
         let (shortest, longest) = (self.settings.retry_backoff, self.settings.retry_backoff_max);
         let Some(partition) = self.partitions.get_mut(sent.slot) else { return };

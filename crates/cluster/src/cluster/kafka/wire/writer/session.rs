@@ -24,7 +24,7 @@ pub(super) struct Session {
     pub is_v2: bool,
     /// Rises with each new identity or epoch.
     pub identity_number: u64,
-    /// Whether a late copy of a request might be executed in a later transaction.
+    /// Whether a late copy of a request might be executed in a later transaction, or the epoch could not be raised.
     in_doubt: bool,
 }
 
@@ -46,7 +46,8 @@ impl Session {
         self.in_doubt && !is_on(Mistake::DoubtIgnored)
     }
 
-    /// Notes that a connection broke while a transaction's request was pending. With version 2 that causes no doubt.
+    /// Notes that a transaction's request got no readable response, so that it may be executed late. With version 2 that
+    /// causes no doubt.
     pub fn note_lost_request(&mut self) {
         self.in_doubt |= !self.is_v2;
     }

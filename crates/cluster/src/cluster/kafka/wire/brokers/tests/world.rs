@@ -211,7 +211,7 @@ impl World {
         self.settle();
     }
 
-    /// Advances the clock until `holds` is true, at most by a minute. Returns by how much.
+    /// Advances the clock until `holds` is true, at most by a minute. Returns the time that has passed.
     pub fn until(&mut self, mut holds: impl FnMut(&mut Self) -> bool) -> Duration {
         let begin = self.now;
         self.settle();

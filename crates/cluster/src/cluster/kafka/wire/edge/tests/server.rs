@@ -12,7 +12,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use crate::cluster::kafka::wire::brokers::tests::world::{Cluster, ECHO, SeenRequest};
 use crate::cluster::kafka::wire::brokers::{Address, Link};
 
-/// How a server encrypts its connections.
+/// Whether a server encrypts its connections.
 #[derive(Clone)]
 pub enum Transport {
     Plain,

@@ -83,8 +83,8 @@ fn response(partitions: &[Vec<u8>]) -> Vec<u8> {
     body
 }
 
-/// The same for a whole response, whose own fields have no checksum: every record that is read was written, and the
-/// order is the same.
+/// Like the test above, for a whole response, whose own fields have no checksum: every record that is read was written,
+/// and the order is the same.
 #[test]
 fn no_flipped_bit_of_a_response_yields_a_record_that_was_not_written() {
     let written = written();

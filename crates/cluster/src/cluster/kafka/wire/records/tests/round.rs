@@ -184,7 +184,7 @@ fn compacted_batch_keeps_the_offsets_of_its_remaining_records() {
 fn record_too_large_for_a_batch_is_refused_and_others_still_fit() {
     let mut builder = BatchBuilder::new();
     builder.push(5, Some(b"k"), None, Default::default()).unwrap();
-    // Zeroed pages are never touched, so that the vector takes no memory.
+    // The zeroed pages are never touched, so that the vector takes no memory.
     let huge = vec![0; i32::MAX as usize];
     assert_eq!(builder.push_tail(1, &huge), Err(TooLarge));
     assert_eq!(builder.push(1, None, Some(&huge), Default::default()), Err(TooLarge));

@@ -1,5 +1,5 @@
-//! Lists requests, and settles them manually. If a service's transaction has locked a row, its response is about to be
-//! stored: the row is checked again, and is not changed while it stays locked.
+//! Lists requests and settles them for an operator. If a service's transaction has locked a row, its response is about
+//! to be stored: the row is checked again, and is not changed while it stays locked.
 
 use tokio_postgres::types::ToSql;
 
