@@ -8,7 +8,7 @@ use super::{Failure, inputs};
 use crate::config::{Config, LogFormat};
 use crate::engine::Handlers;
 use crate::observe::{Health, Metrics};
-use crate::worker::{self, Given, Run, signals};
+use crate::worker::{self, LoadedInputs, Run, signals};
 
 mod bars;
 
@@ -47,12 +47,13 @@ pub struct Args {
 
 /// Runs the topologies.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let given = Given::read(&args.inputs.of_worker()).map_err(inputs::failed)?;
-    let (loaded, config) = (&given.topologies, &given.config);
+    let inputs = args.inputs.of_worker();
+    let loaded = LoadedInputs::load(&inputs).map_err(inputs::failed)?;
+    let config = &loaded.config;
     let bars = (config.log.format == LogFormat::Text).then(Bars::on_terminal).flatten();
     start_logs(config, bars.as_ref())?;
-    given.warnings().for_each(worker::log_warning);
-    let names: Vec<_> = loaded.iter().map(|loaded| loaded.topology.name.as_str()).collect();
+    loaded.warnings().for_each(worker::log_warning);
+    let names: Vec<_> = loaded.topologies.iter().map(|loaded| loaded.topology.name.as_str()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), topologies = names.join(","), lanes = config.lanes, "starting");
 
     // from here on a signal is only a request, so nothing is left half done
@@ -61,8 +62,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let (metrics, health) = (Metrics::new(), Health::new());
     let bars = bars.map(|bars| bars.show(metrics.clone()));
     let (handlers, until_drained) = (Handlers::default(), args.until_drained);
-    let inputs = args.inputs.of_worker();
-    let ended = worker::carry_out(given, &Run { inputs, handlers, until_drained, stop, metrics, health });
+    let ended = worker::carry_out(loaded, &Run { inputs, handlers, until_drained, stop, metrics, health });
     if let Some(bars) = bars {
         bars.end();
     }

@@ -1,7 +1,7 @@
 //! Opens a proxy's store of requests. `settings/store.rs` has the keys of each kind.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -19,6 +19,9 @@ use crate::yaml::{Process, Text};
 
 /// How often the size of the embedded store is measured.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the files of a store's address are read.
+const ADDRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An open store.
 pub struct OpenedStore {
@@ -83,7 +86,7 @@ pub fn open(config: &StoreConfig) -> Result<OpenedStore, Error> {
     })
 }
 
-/// A store at this address, which is read again once its files hold something else.
+/// A store at this address, which is read again once its files have changed.
 fn server(
     url: &Text,
     open: impl Fn(&Text) -> Result<Arc<dyn Store>, Error> + Send + Sync + 'static,
@@ -98,9 +101,9 @@ fn server(
         let url = from.read_again(&Process).map_err(|error| error.to_string())?;
         open(&url).map_err(|error| format!("the store's address in {named} cannot be used: {error}"))
     });
-    let store = Replaced { renewed };
-    store.current()?;
-    Ok(Arc::new(store))
+    let store = renewed.current().map_err(Error::Refused)?;
+    let current = Mutex::new((Instant::now(), Arc::clone(&*store)));
+    Ok(Arc::new(ReplaceableStore { renewed, current }))
 }
 
 /// Opens the store for an operator who lists and settles requests while proxies use it. Only one process can open a
@@ -128,18 +131,25 @@ fn open_redis(url: &Text) -> Result<redis::requests::Requests, Error> {
     Ok(redis::requests::Requests::new(address))
 }
 
-/// A store whose address is in files: each call goes to the address that they hold by then.
-struct Replaced {
+/// A store whose address is in files, which are read at most once in [`ADDRESS_INTERVAL`].
+struct ReplaceableStore {
     renewed: Renewed<Arc<dyn Store>>,
+    /// When the files were last read, and the store at the address that they held.
+    current: Mutex<(Instant, Arc<dyn Store>)>,
 }
 
-impl Replaced {
+impl ReplaceableStore {
     fn current(&self) -> Result<Arc<dyn Store>, Error> {
-        self.renewed.current().map(|store| Arc::clone(&*store)).map_err(Error::Refused)
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.0.elapsed() >= ADDRESS_INTERVAL {
+            let store = self.renewed.current().map_err(Error::Refused)?;
+            *current = (Instant::now(), Arc::clone(&*store));
+        }
+        Ok(Arc::clone(&current.1))
     }
 }
 
-impl Store for Replaced {
+impl Store for ReplaceableStore {
     fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found> {
         Box::pin(async move { self.current()?.reserve(wanted).await })
     }

@@ -1,8 +1,8 @@
 //! Running topologies, from a program of one's own or from the command line.
 //!
 //! - [`Worker`] is what programs use: topologies, the handlers of some of them, and a run
-//! - [`load`] reads topologies and configuration, [`carry_out`] runs what was read ([`Given`]), and again with secrets and
-//!   certificates that are replaced meanwhile; the command `ratchet run` is made of these too
+//! - [`load`] reads topologies and configuration, [`carry_out`] runs them ([`LoadedInputs`]), and loads and runs them
+//!   again once secrets or certificates were replaced; the command `ratchet run` is made of these too
 //! - [`signals`] has SIGINT and SIGTERM end a run, [`exit`] ends the process
 //!
 //! **Failure**: mistakes in files are reported all at once, before anything runs; [`Error`] says what else went wrong.
@@ -31,8 +31,8 @@ pub mod signals;
 
 pub use error::Error;
 pub use inputs::{Inputs, load};
-pub use renewal::Given;
-use renewal::{Pace, Watch};
+pub use renewal::LoadedInputs;
+use renewal::{Probe, Watch, WatchTiming};
 
 /// Runs topologies until it is stopped.
 ///
@@ -146,11 +146,10 @@ impl Worker {
     /// [`Error`]. Where a topology or a partition fails, the others go on, and the error is returned in the end.
     pub fn run(self) -> Result<(), Error> {
         let Self { inputs, functions, database, until_drained, logs, signals, stop } = self;
-        let given = Given::read(&inputs)?;
-        let (loaded, config) = (&given.topologies, &given.config);
+        let loaded = LoadedInputs::load(&inputs)?;
         let mut handlers = Handlers { functions: BTreeMap::new(), database };
         for (path, function) in functions {
-            let Some(Loaded { topology, .. }) = loaded.iter().find(|loaded| loaded.path == path) else {
+            let Some(Loaded { topology, .. }) = loaded.topologies.iter().find(|loaded| loaded.path == path) else {
                 return Err(Error::NoTopology(path));
             };
             if topology.handler().is_none() {
@@ -161,16 +160,17 @@ impl Worker {
             }
         }
         if logs {
-            start_logs(config, io::stderr)?;
+            start_logs(&loaded.config, io::stderr)?;
         }
         if signals {
             signals::watch(Arc::clone(&stop.0)).map_err(Error::Signals)?;
         }
-        given.warnings().for_each(log_warning);
-        loaded.iter().for_each(|loaded| warn_of_kept_rows(&loaded.topology, handlers.database.as_ref()));
+        loaded.warnings().for_each(log_warning);
+        let topologies = loaded.topologies.iter().map(|loaded| &loaded.topology);
+        topologies.for_each(|topology| warn_of_kept_rows(topology, handlers.database.as_ref()));
         let (metrics, health) = (Metrics::new(), Health::new());
         let stop = Arc::clone(&stop.0);
-        carry_out(given, &Run { inputs, handlers, until_drained, stop, metrics, health })
+        carry_out(loaded, &Run { inputs, handlers, until_drained, stop, metrics, health })
     }
 }
 
@@ -207,9 +207,9 @@ where
     logs::init(format, &config.log.level, writer)
 }
 
-/// A run, but for what was read of its inputs.
+/// A run without its inputs, which may be loaded more than once.
 pub struct Run {
-    /// The files to read again once secrets or certificates were replaced.
+    /// The files to load again once secrets or certificates were replaced.
     pub inputs: Inputs,
     /// As [`engine::Options::handlers`].
     pub handlers: Handlers,
@@ -223,32 +223,32 @@ pub struct Run {
     pub health: Health,
 }
 
-/// Runs what was read, and serves metrics and health meanwhile if the configuration has an address for them.
+/// Runs loaded topologies, and serves metrics and health meanwhile if the configuration has an address for them.
 ///
 /// # Errors
 /// As [`engine::run`]; and an address that cannot be listened on.
-pub fn carry_out(given: Given, run: &Run) -> Result<(), Error> {
+pub fn carry_out(loaded: LoadedInputs, run: &Run) -> Result<(), Error> {
     let variable = |name| std::env::var(name).ok();
     engine::crash::arm(variable("RATCHET_CRASH_AT").as_deref(), variable("RATCHET_CRASH_ON").as_deref())
         .map_err(Error::Drill)?;
     engine::panics::install_hook(run.metrics.clone());
-    let server = serve(&given.config, run)?;
-    let ended = run_renewed(given, run, Pace::default());
+    let server = serve(&loaded.config, run)?;
+    let ended = run_renewed(loaded, run);
     if let Some(server) = server {
         server.stop();
     }
     ended
 }
 
-/// Runs what was read, and again with what it is read as once files were replaced.
-fn run_renewed(mut given: Given, run: &Run, pace: Pace) -> Result<(), Error> {
-    let probe = |given: &Given| engine::probe(&given.config, given.topologies.len()).map_err(|error| error.to_string());
+/// Runs loaded topologies; once secrets or certificates were replaced, it loads and runs them again.
+fn run_renewed(mut loaded: LoadedInputs, run: &Run) -> Result<(), Error> {
     let (mut outcome, mut is_renewed) = (Ok(()), false);
     loop {
-        let watch = Watch::begin(&run.inputs, &given.files, &run.stop, (pace, probe)).map_err(Error::Watch)?;
+        let how = (WatchTiming::default(), probe as Probe);
+        let watch = Watch::begin(&run.inputs, &loaded.files, &run.stop, how).map_err(Error::Watch)?;
         let ended = engine::run(engine::Options {
-            config: given.config,
-            topologies: given.topologies.into_iter().map(|Loaded { topology, .. }| topology).collect(),
+            config: loaded.config,
+            topologies: loaded.topologies.into_iter().map(|Loaded { topology, .. }| topology).collect(),
             handlers: run.handlers.clone(),
             until_drained: run.until_drained,
             stop: Arc::clone(watch.as_ref().map_or(&run.stop, |watch| &watch.stop)),
@@ -256,7 +256,7 @@ fn run_renewed(mut given: Given, run: &Run, pace: Pace) -> Result<(), Error> {
             health: run.health.clone(),
         });
         match watch.and_then(Watch::end) {
-            Some(next) if !run.stop.load(Ordering::SeqCst) => given = next,
+            Some(next) if !run.stop.load(Ordering::SeqCst) => loaded = next,
             _ if is_renewed => return engine::Error::and(outcome, ended).map_err(Error::Renewed),
             _ => return Ok(ended?),
         }
@@ -265,11 +265,16 @@ fn run_renewed(mut given: Given, run: &Run, pace: Pace) -> Result<(), Error> {
         {
             tracing::error!("{error}");
         }
-        given.warnings().for_each(log_warning);
+        loaded.warnings().for_each(log_warning);
         outcome = engine::Error::and(outcome, ended);
         is_renewed = true;
         run.health.clear();
     }
+}
+
+/// Whether a client with these settings can use the cluster.
+fn probe(loaded: &LoadedInputs) -> Result<(), String> {
+    engine::probe(&loaded.config, loaded.topologies.len()).map_err(|error| error.to_string())
 }
 
 fn serve(config: &Config, run: &Run) -> Result<Option<Server>, Error> {

@@ -1,14 +1,15 @@
 //! Secrets and certificates that are replaced during a run: the topologies are started again with the new ones.
 //!
-//! Watched are the files of `${file:...}` in the configuration and in topologies, and those that librdkafka reads only
-//! when a client is made (`ssl.*.location`). A new start reads the configuration and the topologies again, as any start
-//! does, and is otherwise the clean end and the start of an instance, in one process: transactions are finished,
-//! partitions given back and taken again, stores kept.
+//! The watched files are those of `${file:...}` in the configuration and in topologies, and those that librdkafka reads
+//! only when a client is created (`ssl.*.location`). A new start loads the configuration and the topologies again, as any
+//! start does. Otherwise it is the clean end of an instance and the start of the next one, in one process: transactions are
+//! finished, partitions released and claimed again, stores kept.
 //!
-//! Invariants: a run goes on until its successor's inputs were read without a mistake; a request to stop always counts.
+//! Invariants: a run ends for a new start only after the new inputs were loaded without a mistake, and a client with the
+//! new settings has reached the cluster; a request to stop is always passed on.
 //!
-//! **Failure**: where no run can start with what the inputs hold, one warning says why, and the run goes on. They are read
-//! again at each interval.
+//! **Failure**: if the new contents cannot be used, one warning says why, and the run continues. The files are read again
+//! at each interval.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -31,33 +32,33 @@ use crate::yaml::{Environment, Process};
 /// The longest time until a request to stop is passed on.
 const STOP_WAIT: Duration = Duration::from_millis(100);
 
-/// Properties with a file that librdkafka reads when a client is made.
+/// Properties that name a file, which librdkafka reads when a client is created.
 const FILES: [&str; 5] =
     ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location", "ssl.crl.location"];
 
-/// When files are read, and when a run ends once they were replaced.
+/// The times of a watch.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// The time between two readings. Contents count when two readings have found the same.
+pub struct WatchTiming {
+    /// The time between two readings. New contents are used after two readings have found them.
     pub interval: Duration,
-    /// The longest time until the run ends after that; drawn, so that not all instances start again at once.
+    /// The longest time from then until the run ends. The time is random, so that not all instances start again at once.
     pub spread: Duration,
 }
 
-impl Default for Pace {
+impl Default for WatchTiming {
     fn default() -> Self {
         Self { interval: Duration::from_secs(5), spread: Duration::from_secs(20) }
     }
 }
 
-/// The environment of this process, which notes the files that are substituted.
+/// The environment of this process; it records the files that are substituted.
 #[derive(Debug, Default)]
-pub struct Noting(RefCell<Digests>);
+pub struct FileRecorder(RefCell<Digests>);
 
 /// Files, with digests of their contents.
 type Digests = BTreeMap<PathBuf, u64>;
 
-impl Environment for Noting {
+impl Environment for FileRecorder {
     fn variable(&self, name: &str) -> Option<String> {
         Process.variable(name)
     }
@@ -72,8 +73,8 @@ impl Environment for Noting {
 
     fn read_substituted(&self, path: &Path) -> io::Result<Vec<u8>> {
         let bytes = self.read_file(path)?;
-        // What is not a regular file, such as a pipe, may give its contents once only. Of a file that is read more than
-        // once the first contents count: the others differ from them if it was replaced in between.
+        // A pipe, for example, returns its contents only once, so it cannot be watched. Of a file that is read more than
+        // once the first digest is kept: if the file was replaced in between, it differs from that digest later.
         if path.is_file() {
             self.0.borrow_mut().entry(path.to_owned()).or_insert_with(|| digest(Some(&bytes)));
         }
@@ -101,9 +102,9 @@ fn digest(contents: Option<&[u8]>) -> u64 {
 pub struct Files(Digests);
 
 impl Files {
-    /// The files that were substituted, and those of Kafka's clients.
-    fn of(noted: Noting, config: &Config) -> Self {
-        let mut files = noted.0.into_inner();
+    /// The substituted files, and those of Kafka's clients.
+    fn of(recorder: FileRecorder, config: &Config) -> Self {
+        let mut files = recorder.0.into_inner();
         if config.cluster == ClusterKind::Kafka {
             let clients = [config.kafka.for_admin(), config.kafka.for_consumer(), config.kafka.for_producer()];
             let named = clients.iter().flat_map(|properties| FILES.iter().filter_map(|name| properties.get(*name)));
@@ -119,25 +120,25 @@ impl Files {
     }
 }
 
-/// What a run is given.
-pub struct Given {
+/// The inputs of a run, as loaded.
+pub struct LoadedInputs {
     /// The topologies.
     pub topologies: Vec<Loaded>,
     /// The settings.
     pub config: Config,
-    /// The files it depends on.
+    /// The files that the run depends on.
     pub files: Files,
 }
 
-impl Given {
-    /// Reads topologies and configuration.
+impl LoadedInputs {
+    /// Loads topologies and configuration.
     ///
     /// # Errors
     /// As [`load`].
-    pub fn read(inputs: &Inputs) -> Result<Self, Error> {
-        let noting = Noting::default();
-        let (topologies, config) = load(inputs, &noting)?;
-        let files = Files::of(noting, &config);
+    pub fn load(inputs: &Inputs) -> Result<Self, Error> {
+        let recorder = FileRecorder::default();
+        let (topologies, config) = load(inputs, &recorder)?;
+        let files = Files::of(recorder, &config);
         Ok(Self { topologies, config, files })
     }
 
@@ -147,29 +148,29 @@ impl Given {
     }
 }
 
-/// Whether a run can begin with what was read.
-pub type Probe = fn(&Given) -> Result<(), String>;
+/// Whether a run can begin with these inputs.
+pub type Probe = fn(&LoadedInputs) -> Result<(), String>;
 
-/// Watches a run's files, and ends the run once others can take their place.
+/// Watches the files of a run, and ends the run once new contents can be used.
 pub struct Watch {
-    /// Ends the run: set with the request to stop, or when there is something to go on with.
+    /// Ends the run: set when a stop is requested, or when the next inputs are loaded.
     pub stop: Arc<AtomicBool>,
-    next: Receiver<Given>,
-    /// Passes on the request to stop, whatever the reading of a file waits for.
+    next_inputs: Receiver<LoadedInputs>,
+    /// Passes on a request to stop, even while a file cannot be read.
     stopper: JoinHandle<()>,
     _until: [Sender<()>; 2],
 }
 
 impl Watch {
-    /// Begins; `None` if there are no files to watch.
+    /// Starts to watch; `None` if the run depends on no file.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// A thread cannot be started.
     pub fn begin(
         inputs: &Inputs,
         files: &Files,
         requested: &Arc<AtomicBool>,
-        (pace, probe): (Pace, Probe),
+        (pace, probe): (WatchTiming, Probe),
     ) -> io::Result<Option<Self>> {
         if files.0.is_empty() {
             return Ok(None);
@@ -185,27 +186,27 @@ impl Watch {
                 }
             }
         })?;
-        let (found, next) = channel();
+        let (next_sender, next_inputs) = channel();
         let watcher = Watcher {
             inputs: inputs.clone(),
             files: files.clone(),
             stop: Arc::clone(&stop),
             pace,
             probe,
-            found,
+            next_sender,
             ended,
         };
         thread::Builder::new().name("secrets".to_owned()).spawn(move || watcher.watch())?;
-        Ok(Some(Self { stop, next, stopper, _until: [until_stopper, until_watcher] }))
+        Ok(Some(Self { stop, next_inputs, stopper, _until: [until_stopper, until_watcher] }))
     }
 
-    /// What to go on with, once the run has ended; `None` if it has not ended for that.
-    pub fn end(self) -> Option<Given> {
-        let Self { next, stopper, _until, .. } = self;
+    /// The inputs of the next run, once this one has ended; `None` if it has not ended for new contents.
+    pub fn end(self) -> Option<LoadedInputs> {
+        let Self { next_inputs, stopper, _until, .. } = self;
         drop(_until);
         let _ = stopper.join();
-        // The watcher may wait for a file for long; it ends after that.
-        next.try_recv().ok()
+        // The watcher may still be reading a file; it ends after that.
+        next_inputs.try_recv().ok()
     }
 }
 
@@ -213,15 +214,15 @@ struct Watcher {
     inputs: Inputs,
     files: Files,
     stop: Arc<AtomicBool>,
-    pace: Pace,
+    pace: WatchTiming,
     probe: Probe,
-    found: Sender<Given>,
+    next_sender: Sender<LoadedInputs>,
     /// Closed when the run has ended.
     ended: Receiver<()>,
 }
 
 impl Watcher {
-    /// Looks at the files until the run ends, or is to end.
+    /// Checks the files until the run ends, or a stop is requested.
     fn watch(self) {
         let mut before = Digests::new();
         let mut reported = String::new();
@@ -236,19 +237,19 @@ impl Watcher {
             let files = names.join(", ");
             match self.usable(&before) {
                 Ok(None) => {}
-                Ok(Some(given)) => {
+                Ok(Some(loaded)) => {
                     tracing::info!(
                         files,
                         "files were replaced: the topologies end, and start again with the new contents"
                     );
-                    // Nobody takes it if the run has ended.
-                    let _ = self.found.send(given);
+                    // The send fails if the run has ended.
+                    let _ = self.next_sender.send(loaded);
                     return self.stop.store(true, Ordering::SeqCst);
                 }
                 Err(reason) if reason != reported => {
                     tracing::warn!(
                         files,
-                        "files were replaced, and no run can start with what the inputs hold now; this run goes on: {reason}"
+                        "files were replaced, and the new contents cannot be used yet; the run continues with the former ones: {reason}"
                     );
                     reported = reason;
                 }
@@ -257,22 +258,23 @@ impl Watcher {
         }
     }
 
-    /// What the inputs are read as after the spread, if they still hold these contents and a run can begin with them.
-    fn usable(&self, settled: &Digests) -> Result<Option<Given>, String> {
+    /// Waits for the spread, then loads the inputs; `None` if the run ends, or a file has changed again.
+    fn usable(&self, settled: &Digests) -> Result<Option<LoadedInputs>, String> {
         let check = || {
-            let given = Given::read(&self.inputs).map_err(|error| error.to_string())?;
-            (self.probe)(&given).map(|()| given)
+            let loaded = LoadedInputs::load(&self.inputs).map_err(|error| error.to_string())?;
+            (self.probe)(&loaded).map(|()| loaded)
         };
         check()?;
         if !self.wait(self.pace.spread.mul_f64(rand::random())) {
             return Ok(None);
         }
-        let given = check()?;
-        let is_same = |(path, digest): (&PathBuf, &u64)| given.files.0.get(path).is_none_or(|read| read == digest);
-        Ok(settled.iter().all(is_same).then_some(given))
+        let loaded = check()?;
+        let is_unchanged =
+            |(path, digest): (&PathBuf, &u64)| loaded.files.0.get(path).is_none_or(|loaded| loaded == digest);
+        Ok(settled.iter().all(is_unchanged).then_some(loaded))
     }
 
-    /// Waits for this time; false if the run has ended or is to end.
+    /// Waits for this time; false if the run has ended, or a stop is requested.
     fn wait(&self, time: Duration) -> bool {
         self.ended.recv_timeout(time) == Err(RecvTimeoutError::Timeout) && !self.stop.load(Ordering::SeqCst)
     }
@@ -286,7 +288,7 @@ mod tests {
 
     use super::*;
 
-    const PACE: Pace = Pace { interval: Duration::from_millis(20), spread: Duration::from_millis(20) };
+    const PACE: WatchTiming = WatchTiming { interval: Duration::from_millis(20), spread: Duration::from_millis(20) };
     const LONG: Duration = Duration::from_secs(30);
 
     /// The inputs of a run whose Kafka password and certificates are in files.
@@ -317,16 +319,16 @@ mod tests {
         }
 
         fn watch(&self) -> (Watch, Arc<AtomicBool>) {
-            let given = Given::read(&self.inputs).unwrap();
-            assert_eq!(password(&given), "first");
+            let loaded = LoadedInputs::load(&self.inputs).unwrap();
+            assert_eq!(password(&loaded), "first");
             let requested = Arc::default();
-            let watch = Watch::begin(&self.inputs, &given.files, &requested, (PACE, |_| Ok(()))).unwrap();
+            let watch = Watch::begin(&self.inputs, &loaded.files, &requested, (PACE, |_| Ok(()))).unwrap();
             (watch.expect("there is a file to watch"), requested)
         }
     }
 
-    fn password(given: &Given) -> String {
-        given.config.kafka.for_admin()["sasl.password"].clone()
+    fn password(loaded: &LoadedInputs) -> String {
+        loaded.config.kafka.for_admin()["sasl.password"].clone()
     }
 
     #[expect(clippy::disallowed_methods, reason = "the watch is a thread that waits by the clock")]
@@ -342,13 +344,13 @@ mod tests {
     }
 
     #[test]
-    fn run_ends_for_a_replaced_secret_and_goes_on_with_it() {
+    fn run_ends_for_a_replaced_secret_and_the_next_one_has_it() {
         let job = Job::new();
         let (watch, _) = job.watch();
         assert!(!await_stop(&watch, Duration::from_millis(200)));
         job.replace("second\n");
         assert!(await_stop(&watch, LONG));
-        let next = watch.end().expect("there is something to go on with");
+        let next = watch.end().expect("the inputs of the next run");
         assert_eq!((password(&next).as_str(), next.topologies.len()), ("second", 1));
         assert!(next.files.replaced().is_empty());
     }
@@ -380,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn mistake_elsewhere_delays_the_new_contents_until_it_is_mended() {
+    fn new_contents_wait_until_a_mistake_in_another_input_is_corrected() {
         let job = Job::new();
         let topology = job.folder.path().join("t.yaml");
         let text = fs::read_to_string(&topology).unwrap();
@@ -394,14 +396,14 @@ mod tests {
     }
 
     #[test]
-    fn contents_that_no_run_can_start_with_leave_the_run_alone() {
+    fn contents_that_the_cluster_rejects_leave_the_run_alone() {
         let job = Job::new();
-        let given = Given::read(&job.inputs).unwrap();
-        let probe = |given: &Given| match password(given).as_str() {
+        let loaded = LoadedInputs::load(&job.inputs).unwrap();
+        let probe = |loaded: &LoadedInputs| match password(loaded).as_str() {
             "accepted" => Ok(()),
             _ => Err("the login is rejected".to_owned()),
         };
-        let watch = Watch::begin(&job.inputs, &given.files, &Arc::default(), (PACE, probe)).unwrap().unwrap();
+        let watch = Watch::begin(&job.inputs, &loaded.files, &Arc::default(), (PACE, probe)).unwrap().unwrap();
         job.replace("too early");
         assert!(!await_stop(&watch, Duration::from_millis(300)));
         job.replace("accepted");
@@ -410,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn request_to_stop_ends_the_run_and_nothing_follows() {
+    fn request_to_stop_ends_the_run_without_another_one() {
         let job = Job::new();
         let (watch, requested) = job.watch();
         requested.store(true, Ordering::SeqCst);
@@ -425,17 +427,17 @@ mod tests {
         let path = |name: &str| job.folder.path().join(name);
         let set = |name: &str, value: &str| format!("kafka.{name}={value}");
         fs::write(path("ca.pem"), "a").unwrap();
-        let mut config = Given::read(&job.inputs).unwrap().config;
+        let mut config = LoadedInputs::load(&job.inputs).unwrap().config;
         let ca = path("ca.pem").display().to_string();
         config.kafka.common.insert("ssl.ca.location".to_owned(), crate::yaml::Text::plain(&ca));
-        let files = Files::of(Noting::default(), &config);
+        let files = Files::of(FileRecorder::default(), &config);
         assert!(files.replaced().is_empty());
         fs::write(path("ca.pem"), "b").unwrap();
         assert_eq!(files.replaced().into_keys().collect::<Vec<_>>(), [path("ca.pem")]);
 
         let sets = vec![set("bootstrap.servers", "a:1")];
         let inputs = Inputs { config: None, sets, ..job.inputs.clone() };
-        let given = Given::read(&inputs).unwrap();
-        assert!(Watch::begin(&inputs, &given.files, &Arc::default(), (PACE, |_| Ok(()))).unwrap().is_none());
+        let loaded = LoadedInputs::load(&inputs).unwrap();
+        assert!(Watch::begin(&inputs, &loaded.files, &Arc::default(), (PACE, |_| Ok(()))).unwrap().is_none());
     }
 }

@@ -22,7 +22,7 @@ pub const MASK: &str = "***";
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
 /// A text that may be secret; if so, `Display` and `Debug` show it as `***`.
-#[derive(Clone, PartialEq, Eq, Default)]
+#[derive(Clone, Default)]
 pub struct Text {
     text: String,
     secret: bool,
@@ -30,8 +30,16 @@ pub struct Text {
     origin: Option<Arc<Origin>>,
 }
 
+/// Wherever a text comes from, what it says counts.
+impl PartialEq for Text {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.text, self.secret) == (&other.text, other.secret)
+    }
+}
+
+impl Eq for Text {}
+
 /// A text with `${file:PATH}` in it, as written.
-#[derive(PartialEq, Eq)]
 struct Origin {
     text: String,
     files: Vec<PathBuf>,
