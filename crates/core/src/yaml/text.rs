@@ -30,7 +30,7 @@ pub struct Text {
     origin: Option<Arc<Origin>>,
 }
 
-/// Wherever a text comes from, what it says counts.
+/// Texts that say the same are equal, wherever they come from.
 impl PartialEq for Text {
     fn eq(&self, other: &Self) -> bool {
         (&self.text, self.secret) == (&other.text, other.secret)
