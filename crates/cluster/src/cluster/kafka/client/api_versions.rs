@@ -1,5 +1,5 @@
-//! Asks brokers which requests they support: all brokers in the metadata, or the one that was reached if there is no
-//! metadata.
+//! Asks brokers which requests they support: all brokers in the cluster's metadata, or, without metadata, the one that
+//! was reached first.
 //!
 //! **Failure**: a query that fails is repeated, with the connection's backoff, until the deadline; a broker that has
 //! not responded by then is listed as silent. If no bootstrap address can be reached, the result is `None` at once: the
@@ -12,7 +12,7 @@ use super::super::wire::brokers::{Brokers, METADATA, METADATA_VERSIONS, Use};
 use super::super::wire::connection::Versions;
 use super::client_settings::ClientSettings;
 
-/// How long all brokers together may take to respond: a run that cannot start has to report this within ten seconds.
+/// How long to wait for the responses of all brokers: a run that cannot start has to say so within ten seconds.
 const RESPONSE_MAX: Duration = Duration::from_secs(4);
 
 /// The requests that one broker offers.
@@ -37,14 +37,15 @@ pub struct Offers {
 pub fn query_api_versions(client: &ClientSettings) -> Option<Offers> {
     let (mut network, mut brokers) = client.open();
     let deadline = network.now() + RESPONSE_MAX;
-    let (mut first, mut offers_by_node) = (None, BTreeMap::new());
+    // The offer of the broker that was reached first, then those of the brokers in the metadata.
+    let (mut first_offer, mut offers_by_node) = (None, BTreeMap::new());
     loop {
         let now = network.now();
-        if first.is_none()
+        if first_offer.is_none()
             && let Some(node) = brokers.any_node(now)
         {
-            first = offer(&mut brokers, node, now);
-            if first.as_ref().is_some_and(|first| first.versions.pick(METADATA, METADATA_VERSIONS).is_some()) {
+            first_offer = offer(&mut brokers, node, now);
+            if first_offer.as_ref().is_some_and(|first| first.versions.pick(METADATA, METADATA_VERSIONS).is_some()) {
                 brokers.ask_for_nodes(now);
             }
         }
@@ -56,7 +57,8 @@ pub fn query_api_versions(client: &ClientSettings) -> Option<Offers> {
                 offers_by_node.insert(*node, offer);
             }
         }
-        let is_over = match &first {
+        let is_over = match &first_offer {
+            // Without a usable version of the request for metadata, no other broker can be learnt of.
             Some(first) if first.versions.pick(METADATA, METADATA_VERSIONS).is_none() => true,
             Some(_) => !nodes.is_empty() && nodes.iter().all(|node| offers_by_node.contains_key(node)),
             None => brokers.bootstrap().all(|node| brokers.is_failing(node, Use::Control)),
@@ -69,12 +71,15 @@ pub fn query_api_versions(client: &ClientSettings) -> Option<Offers> {
     let silent = brokers.nodes().into_iter().filter(|node| !offers_by_node.contains_key(node));
     let silent = silent.filter_map(|node| brokers.address(node)).map(ToString::to_string).collect();
     // The bootstrap address may belong to any of the brokers, so its offer counts only if there is no other offer.
-    let all: Vec<Offer> =
-        if offers_by_node.is_empty() { first.into_iter().collect() } else { offers_by_node.into_values().collect() };
+    let all: Vec<Offer> = if offers_by_node.is_empty() {
+        first_offer.into_iter().collect()
+    } else {
+        offers_by_node.into_values().collect()
+    };
     (!all.is_empty()).then_some(Offers { all, silent })
 }
 
-/// The offer of a broker, once it is connected.
+/// The offer of a broker; `None` until it is connected.
 fn offer(brokers: &mut Brokers, node: i32, now: Instant) -> Option<Offer> {
     let versions = brokers.ensure_ready(node, Use::Control, now)?.clone();
     Some(Offer { broker: brokers.address(node)?.to_string(), versions })

@@ -14,7 +14,7 @@ use crate::record::{HeaderBuf, Headers, Record, TopicPartition};
 pub struct Batch {
     fetched: Fetched,
     headers: HeaderBuf,
-    /// Each record's range in `headers`; empty if no record has headers.
+    /// Each record's range in `headers`. The list is empty if no record has headers.
     header_ranges: Vec<Range<usize>>,
 }
 
@@ -26,7 +26,7 @@ impl Batch {
         self.header_ranges.clear();
     }
 
-    /// Replaces the records by calling `take`.
+    /// Replaces the records with those that `take` puts into its argument.
     pub(super) fn fill(&mut self, take: impl FnOnce(&mut Fetched)) {
         self.headers.clear();
         self.header_ranges.clear();

@@ -1,4 +1,5 @@
-//! Settings of the wire's clients, and whether the clients use sockets or a simulation's network.
+//! Settings of the clients on the wire (ratchet's own implementation of Kafka's protocol), and whether they use sockets
+//! or a simulation's network.
 
 use std::sync::Arc;
 
@@ -26,9 +27,10 @@ impl ClientSettings {
         Self { brokers: Arc::new(brokers), bootstrap, transport: Transport::Simulated(networks), token_source: None }
     }
 
-    /// Creates a client, which has not connected yet.
+    /// Creates a client: its network, and its view of the brokers. It has not connected yet.
     pub(super) fn open(&self) -> (Box<dyn Network>, Brokers) {
         if let Some(source) = &self.token_source {
+            // Starts to obtain tokens, unless it was started before.
             source.begin();
         }
         let (brokers, bootstrap) = (Arc::clone(&self.brokers), self.bootstrap.clone());

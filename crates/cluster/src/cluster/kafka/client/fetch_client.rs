@@ -1,13 +1,18 @@
-//! Reads partitions on the wire: a fetcher with its connections.
+//! Reads partitions on the wire (ratchet's own implementation of Kafka's protocol): a fetcher, which decides what to
+//! request, with its connections.
+//!
+//! Reading passes one offset after the other. Not every passed offset is that of a returned record: it may be that of a
+//! marker (which ends a transaction) or of an aborted record, or it lies in a gap that compaction has left.
 //!
 //! The next request to a broker is sent before the records of its last response are returned, so that the broker works
 //! on it while the caller processes these records.
 //!
-//! Invariant: the epochs known for the group cover all returned records.
+//! Invariant: where partitions are read for a consumer group, the leader epochs (KIP-320) of all passed offsets are
+//! recorded for that group before the records are returned.
 //!
-//! **Failure**: the reason why a partition cannot be read is [`Trouble`] in [`wire`](super::super::wire); its error has
-//! librdkafka's wording. A rejected login or certificate is [`ErrorKind::Refused`]; brokers that cannot be reached are
-//! [`ErrorKind::Retry`], reported at intervals.
+//! **Failure**: the reason why a partition cannot be read is [`Trouble`] in [`wire`](super::super::wire); its error is
+//! worded as if librdkafka had read the partition. A rejected login or certificate is [`ErrorKind::Refused`]; brokers
+//! that cannot be reached are [`ErrorKind::Retry`], reported at intervals.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
@@ -29,12 +34,12 @@ use super::trouble::{AcceptedLogins, Outage};
 use crate::cluster::{Detail, Error, ErrorKind, RecordBatch as _};
 use crate::record::TopicPartition;
 
-/// How long no broker may be reached before this is reported.
+/// How long no broker may be reachable before this is reported.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// How long to wait for further records once positions have moved over markers only, so that several markers share a
-/// commit.
+/// How long to wait for records once offsets were passed that are no records, such as markers. Several markers may
+/// arrive in this time, and the caller then commits the new position once, not once for each marker.
 const MARKERS_WAIT: Duration = Duration::from_millis(20);
-/// How long trouble with the brokers is not reported again.
+/// The shortest time between two reports of trouble with the brokers.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A fetcher with its connections.
@@ -42,9 +47,10 @@ pub struct FetchClient {
     network: Box<dyn Network>,
     brokers: Brokers,
     fetcher: Fetcher,
+    /// Unpacks compressed batches within the process's memory budget.
     unpack: Budgeted,
     outage: Outage,
-    /// Whether the bell rang while no call was waiting.
+    /// Whether the bell (see [`FetchClient::wake_by`]) rang while no call was waiting.
     has_rung: bool,
     /// For partitions that have lost records that had been read: the offset up to which they were read.
     truncated: HashMap<TopicPartition, i64>,
@@ -62,14 +68,14 @@ impl FetchClient {
         Self { network, brokers, fetcher, unpack: Budgeted, outage, has_rung: false, truncated, last_report_at: None }
     }
 
-    /// Ends a wait whenever `bell` is readable.
+    /// Ends a wait whenever `bell` is readable, which is how another thread rings it.
     pub fn wake_by(&mut self, bell: UnixStream) {
         self.network.wake_by(bell);
     }
 
-    /// Reads `partition` from `offset` on; the broker first compares the epoch of the record before the offset, if it
-    /// is known. Fails at once if the partition was found to have lost records before this offset: a new attempt would
-    /// find the same.
+    /// Reads `partition` from `offset` on. `epoch_before` is the leader epoch of the record before `offset`, if known:
+    /// the broker is then first asked whether the partition still holds what was read up to `offset`. Fails at once if
+    /// it was already found not to: a new attempt would find the same.
     pub fn start(&mut self, partition: &TopicPartition, offset: i64, epoch_before: Option<i32>) -> Result<(), Error> {
         if epoch_before.is_some() && self.truncated.get(partition) == Some(&offset) {
             return Err(unreadable::truncated(partition, offset));
@@ -114,8 +120,8 @@ impl FetchClient {
     }
 
     /// Replaces the records in `batch` by up to `records_max` records that have arrived, waiting up to `wait` for the
-    /// first one. The epochs of the passed offsets are recorded in `epochs`. Returns early when the bell rings, and
-    /// soon if only markers or gaps were passed.
+    /// first one. The leader epochs of the passed offsets are recorded in `epochs`. Returns early when the bell rings,
+    /// and soon if offsets were passed that are no records.
     pub fn poll(
         &mut self,
         batch: &mut Batch,
@@ -169,7 +175,7 @@ impl FetchClient {
     /// Fails if no broker can be reached, or none accepts this client, but only once per [`REPORT_INTERVAL`].
     fn check_brokers(&mut self, now: Instant) -> Result<(), Error> {
         let Self { brokers, outage, last_report_at, .. } = self;
-        let Some(lasts) = outage.duration(brokers, now) else {
+        let Some(duration) = outage.duration(brokers, now) else {
             *last_report_at = None;
             return Ok(());
         };
@@ -178,7 +184,7 @@ impl FetchClient {
         }
         let error = match (outage.trouble(brokers, now), brokers.failure()) {
             (Some(trouble), _) => Error::new(ErrorKind::Refused, format!("reading: {trouble}")),
-            (None, Some(reason)) if lasts >= SILENCE_MAX => {
+            (None, Some(reason)) if duration >= SILENCE_MAX => {
                 Error::new(ErrorKind::Retry, format!("reading: no broker can be reached: {reason}"))
             }
             _ => return Ok(()),
@@ -208,7 +214,8 @@ fn error(partition: &TopicPartition, position: i64, trouble: Trouble) -> Error {
         }
         Trouble::UnpacksTooLarge { offset } => unreadable::too_large_unpacked(partition, offset),
         Trouble::TooLarge { offset, bytes } => unreadable::too_large_fetched(partition, offset, bytes),
-        // All replicas have the batch in this old format. Any other unknown format means a damaged head.
+        // All replicas have the batch in this old format, so no other replica would help. Any other unknown format
+        // means a damaged head.
         Trouble::Damaged { offset, what: what @ records::Error::Magic(0 | 1) } => {
             let message = format!("{partition} cannot be read at offset {offset}: {what}");
             Error::new(ErrorKind::Refused, message).of(partition)
@@ -227,7 +234,7 @@ fn error(partition: &TopicPartition, position: i64, trouble: Trouble) -> Error {
     }
 }
 
-/// Records the epochs of the passed offsets for the group.
+/// Records the leader epochs of the passed offsets for the group.
 fn record_epochs(epochs: &Epochs, batch: &Batch) {
     let fetched = batch.fetched();
     for (index, partition) in fetched.partitions().iter().enumerate() {
@@ -243,7 +250,7 @@ fn record_epochs(epochs: &Epochs, batch: &Batch) {
 mod tests {
     use super::*;
 
-    /// The run's exit code says whether a restart alone may help.
+    /// `may_pass` says whether a restart alone may help; the exit code of a run tells this to its supervisor.
     #[test]
     fn permanently_unreadable_batch_is_distinguished_from_a_damaged_one() {
         let partition = TopicPartition::new("in", 3);

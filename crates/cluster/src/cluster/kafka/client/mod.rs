@@ -1,5 +1,6 @@
-//! The clients of lanes on the wire: a member's reader, a changelog's reader and a transactional producer, driven by
-//! the calling thread.
+//! The clients of lanes on the wire, driven by the calling thread: a reader for a member of the consumer group, a
+//! reader for a changelog, and a transactional producer. A lane is a thread that reads, judges and forwards records;
+//! the wire is ratchet's own implementation of Kafka's protocol, as opposed to librdkafka.
 //!
 //! - `settings`: librdkafka's properties as the wire interprets them
 //! - `client_settings`: how connections are made; `network`: sockets and clocks, or a simulation's

@@ -18,10 +18,10 @@ pub trait Network: Send {
     fn wall_ms(&self) -> i64;
 
     /// Does the work that needs no waiting, then waits up to `wait` for an event that the client can act upon. Returns
-    /// whether the bell ended the wait. See [`Edge::drive`].
+    /// whether the bell (see [`Network::wake_by`]) ended the wait. See [`Edge::drive`].
     fn drive(&mut self, brokers: &mut Brokers, wait: Duration) -> bool;
 
-    /// Ends a wait whenever `bell` is readable.
+    /// Ends a wait whenever `bell` is readable, which is how another thread rings it.
     fn wake_by(&mut self, bell: UnixStream);
 }
 

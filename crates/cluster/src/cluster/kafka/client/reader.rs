@@ -1,4 +1,5 @@
-//! Reads one partition on the wire, read_committed, outside of any group.
+//! Reads one partition on the wire (ratchet's own implementation of Kafka's protocol), read_committed, without being a
+//! member of a group.
 //!
 //! Invariant: the position never passes a record that was not returned.
 //!
@@ -25,8 +26,9 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads `partition` from `offset` on. Records that are read for a group are checked against the group's known
-    /// `epochs`, and their own epochs are recorded there.
+    /// Reads `partition` from `offset` on. `epochs`: the leader epochs (KIP-320) known for the group for which the
+    /// partition is read, if any. By the epoch of the record before `offset`, the broker checks that the partition
+    /// still holds what was read up to there; the epochs of the records that are read are recorded.
     pub fn open(
         client: &ClientSettings,
         settings: &Arc<FetchSettings>,

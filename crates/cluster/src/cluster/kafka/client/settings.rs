@@ -1,8 +1,8 @@
-//! librdkafka's properties as the wire interprets them.
+//! librdkafka's properties as the wire (ratchet's own implementation of Kafka's protocol) interprets them.
 //!
 //! Each property either applies to the wire too, is irrelevant to it, or is supported by librdkafka only: always, with
 //! some values, or with TLS. `table` says which. A property that is not set has librdkafka's default, except properties
-//! about librdkafka's inner workings (its pauses between attempts), for which the wire has its own defaults.
+//! about librdkafka's inner workings (its backoffs), for which the wire has its own defaults.
 //!
 //! - `table`: every property and how it is treated; `values`: reads them; `hosts`: brokers' addresses
 //!
@@ -36,8 +36,8 @@ mod table;
 mod tests;
 mod values;
 
-/// The shortest pause; librdkafka allows 0.
-const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// The shortest backoff; librdkafka allows 0.
+const BACKOFF_MIN: Duration = Duration::from_millis(1);
 /// The wire closes a connection that was idle for this long; no property changes that.
 const IDLE_MS_MAX: i32 = 9 * 60 * 1000;
 /// The bytes of the longest response if `receive.message.max.bytes` is not set (librdkafka's default).
@@ -144,8 +144,8 @@ fn client_settings(
         client_id: values.text("client.id").unwrap_or("rdkafka").to_owned(),
         request_timeout: values.millis("socket.timeout.ms", timeout_ms)?,
         connect_timeout: values.millis("socket.connection.setup.timeout.ms", 30_000)?,
-        reconnect_backoff: backoff.max(PAUSE_MIN),
-        reconnect_backoff_max: backoff_max.max(PAUSE_MIN),
+        reconnect_backoff: backoff.max(BACKOFF_MIN),
+        reconnect_backoff_max: backoff_max.max(BACKOFF_MIN),
         response_bytes_max: response_bytes_max(values, records_bytes)?,
         metadata_max_age: metadata_max_age(values)?,
         login: if protocol.starts_with("sasl") { login(values)? } else { Login::None },
@@ -192,7 +192,8 @@ fn response_bytes_max(values: &Values<'_>, records_bytes: usize) -> Result<usize
     Ok(limit)
 }
 
-/// librdkafka requests metadata at an interval, and forgets metadata older than three intervals.
+/// The age at which the wire requests metadata again: the shorter of two times of librdkafka, which requests metadata
+/// at an interval, and forgets metadata that is older than `metadata.max.age.ms` (by default, than three intervals).
 fn metadata_max_age(values: &Values<'_>) -> Result<Duration, Unsupported> {
     let interval_ms = values.number("topic.metadata.refresh.interval.ms", 300_000)?;
     let interval = u64::try_from(interval_ms).ok().filter(|ms| *ms > 0);
@@ -250,10 +251,10 @@ fn fetch_client_settings(values: &Values<'_>, tls: &mut Tls) -> Result<(ClientSe
         return Err(values.unsupported("fetch.max.bytes", "it is less than message.max.bytes"));
     }
     let client = client_settings(values, tls, 60_000, max_bytes)?;
-    let response = client.brokers.response_bytes_max;
-    let batch_max = response - RESPONSE_HEAD_BYTES.min(response / 4);
-    let bytes = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
-    let backoff_max = values.millis("retry.backoff.max.ms", 1000)?.max(PAUSE_MIN);
+    let response_bytes_max = client.brokers.response_bytes_max;
+    let batch_bytes_max = response_bytes_max - RESPONSE_HEAD_BYTES.min(response_bytes_max / 4);
+    let as_i32 = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
+    let backoff_max = values.millis("retry.backoff.max.ms", 1000)?.max(BACKOFF_MIN);
     let backoff = match values.is_set_by_user("fetch.error.backoff.ms") {
         true => values.millis("fetch.error.backoff.ms", 0)?,
         false => defaults.backoff,
@@ -261,13 +262,13 @@ fn fetch_client_settings(values: &Values<'_>, tls: &mut Tls) -> Result<(ClientSe
     let fetch = FetchSettings {
         max_wait: values.millis("fetch.wait.max.ms", 500)?,
         min_bytes: values.number("fetch.min.bytes", 1)?,
-        max_bytes: bytes(max_bytes.min(batch_max)),
-        partition_max_bytes: bytes(values.count("fetch.message.max.bytes", 1 << 20)?.min(batch_max)),
-        batch_max_bytes: bytes(batch_max),
+        max_bytes: as_i32(max_bytes.min(batch_bytes_max)),
+        partition_max_bytes: as_i32(values.count("fetch.message.max.bytes", 1 << 20)?.min(batch_bytes_max)),
+        batch_max_bytes: as_i32(batch_bytes_max),
         buffered_bytes_max: values.count("queued.max.messages.kbytes", 64 << 10)? << 10,
         check_crcs: values.flag("check.crcs", false)?,
         request_timeout: client.brokers.request_timeout,
-        backoff: backoff.max(PAUSE_MIN),
+        backoff: backoff.max(BACKOFF_MIN),
         backoff_max: backoff_max.max(backoff),
         missing_wait: MISSING_WAIT,
         unknown_epoch_wait: UNKNOWN_MAX,
@@ -283,6 +284,7 @@ fn producer_client_settings(
     let defaults = WriteSettings::default();
     let transaction_timeout = values.millis("transaction.timeout.ms", 60_000)?;
     let transaction_ms = u64::try_from(transaction_timeout.as_millis()).unwrap_or(u64::MAX);
+    // The default of socket.timeout.ms, and its bound below, are librdkafka's for a transactional producer.
     let client = client_settings(values, tls, transaction_ms.saturating_sub(100).max(900), 0)?;
     if client.brokers.request_timeout > transaction_timeout + Duration::from_millis(100) {
         return Err(values.unsupported("socket.timeout.ms", "it is more than transaction.timeout.ms"));
@@ -293,7 +295,7 @@ fn producer_client_settings(
     check_batch_count(values, batch_bytes.min(message_bytes_max))?;
     let (codec, level) = codec(values)?;
     let retry_backoff = match values.is_set_by_user("retry.backoff.ms") {
-        true => values.millis("retry.backoff.ms", 0)?.max(PAUSE_MIN),
+        true => values.millis("retry.backoff.ms", 0)?.max(BACKOFF_MIN),
         false => defaults.retry_backoff,
     };
     let retry_backoff_max = match values.is_set_by_user("retry.backoff.max.ms") {
@@ -352,12 +354,18 @@ fn in_flight_max(values: &Values<'_>) -> Result<usize, Unsupported> {
     if limit > IN_FLIGHT_MAX { Err(values.unsupported(key, "exactly-once allows 5 at most")) } else { Ok(limit) }
 }
 
-/// The delivery timeout; 0 means that the transaction's timeout applies.
-fn delivery_timeout(values: &Values<'_>, transaction: Duration, linger: Duration) -> Result<Duration, Unsupported> {
+/// The delivery timeout; the property's default, 0, means that the transaction's timeout applies.
+fn delivery_timeout(
+    values: &Values<'_>,
+    transaction_timeout: Duration,
+    linger: Duration,
+) -> Result<Duration, Unsupported> {
     let key = "message.timeout.ms";
     match values.millis(key, 0)? {
-        Duration::ZERO => Ok(transaction),
-        timeout if timeout > transaction => Err(values.unsupported(key, "it is more than transaction.timeout.ms")),
+        Duration::ZERO => Ok(transaction_timeout),
+        timeout if timeout > transaction_timeout => {
+            Err(values.unsupported(key, "it is more than transaction.timeout.ms"))
+        }
         timeout if timeout <= linger => Err(values.unsupported(key, "it is not more than linger.ms")),
         timeout => Ok(timeout),
     }

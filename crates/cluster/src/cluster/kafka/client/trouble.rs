@@ -1,5 +1,6 @@
-//! Trouble with brokers' connections that a person has to fix, and when it is reported: only while no broker at all is
-//! available, since an unusable broker does no harm while others can be used.
+//! Trouble with brokers' connections that a person has to fix, and when it is reported. As long as another broker can
+//! be used, an unusable one does no harm: so trouble ends an operation only while no broker at all is available
+//! ([`Outage::trouble`]), and is otherwise reported only with an operation that has failed ([`Outage::known_trouble`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,9 +14,10 @@ const OUTAGE_MAX: Duration = Duration::from_secs(1);
 /// Which logins the cluster has accepted from this process, and is expected to accept again.
 #[derive(Clone, Default)]
 pub struct AcceptedLogins {
-    /// Logins in general, of librdkafka's clients too.
+    /// Whether any login was accepted, be it of a client on the wire or of one of librdkafka's.
     login: Arc<Login>,
-    /// Connections of the wire, with its own TLS.
+    /// Whether any connection of the wire, ratchet's own client, was accepted. Its TLS differs from librdkafka's, which
+    /// may accept other certificates.
     wire: Arc<Login>,
 }
 
@@ -30,9 +32,9 @@ impl AcceptedLogins {
         self.wire.note_success();
     }
 
-    /// Whether a person has to fix the trouble: not if a login or a certificate was accepted before, nor if a host name
-    /// cannot be resolved.
-    fn is_refused_by(&self, trouble: &Trouble) -> bool {
+    /// Whether the trouble is reported as one that a person has to fix: not if a login or a certificate was accepted
+    /// before (a broker that restarts may reject logins for a while), nor if a host name cannot be resolved.
+    fn is_reported(&self, trouble: &Trouble) -> bool {
         match trouble.kind {
             TroubleKind::Login => !self.login.has_succeeded(),
             TroubleKind::Certificate => !self.wire.has_succeeded(),
@@ -66,13 +68,13 @@ impl Outage {
 
     /// The trouble because of which no broker is available, if the outage has lasted for [`OUTAGE_MAX`].
     pub fn trouble(&mut self, brokers: &mut Brokers, now: Instant) -> Option<String> {
-        let lasts = self.duration(brokers, now)?;
-        self.known_trouble(brokers).filter(|_| lasts >= OUTAGE_MAX)
+        let duration = self.duration(brokers, now)?;
+        self.known_trouble(brokers).filter(|_| duration >= OUTAGE_MAX)
     }
 
     /// The trouble with a broker, even if others are available.
     pub fn known_trouble(&self, brokers: &Brokers) -> Option<String> {
-        let trouble = brokers.trouble().filter(|trouble| self.accepted.is_refused_by(trouble))?;
+        let trouble = brokers.trouble().filter(|trouble| self.accepted.is_reported(trouble))?;
         let hint = match trouble.kind {
             TroubleKind::Certificate => "; a certificate that OpenSSL accepts can be used with data_path: librdkafka",
             TroubleKind::Login | TroubleKind::Host | TroubleKind::Protocol => "",

@@ -6,9 +6,9 @@ use super::super::Network;
 
 /// The most records between two readings of the clock.
 const RECORDS_MAX: u32 = 64;
-/// How old the time may become between two readings. If records are rare, the clock is read with each of them, and with
-/// the first record after any other call.
-const FRESH: Duration = Duration::from_micros(200);
+/// After two readings further apart than this, the clock is read with the next record; otherwise the number of records
+/// between readings doubles. So if records are rare, the clock is read with each of them.
+const READING_INTERVAL_MAX: Duration = Duration::from_micros(200);
 
 /// The time of the last reading.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Clock {
         self.now
     }
 
-    /// Counts a record. Returns whether the clock was read.
+    /// Counts a record, and reads the clock if it is time to. Returns whether the clock was read.
     #[inline]
     pub fn count_record(&mut self, network: &dyn Network) -> bool {
         if self.records_left > 0 {
@@ -65,7 +65,7 @@ impl Clock {
 
 /// The number of records until the next reading, if the last `records` records took the time `passed`.
 fn records_after(records: u32, passed: Duration) -> u32 {
-    if passed > FRESH { 1 } else { (records * 2).min(RECORDS_MAX) }
+    if passed > READING_INTERVAL_MAX { 1 } else { (records * 2).min(RECORDS_MAX) }
 }
 
 #[cfg(test)]
@@ -75,9 +75,9 @@ mod tests {
 
     #[test]
     fn clock_is_read_less_often_only_while_records_come_fast() {
-        let quick = |records| records_after(records, FRESH);
+        let quick = |records| records_after(records, READING_INTERVAL_MAX);
         assert_eq!([1, 2, 40, RECORDS_MAX].map(quick), [2, 4, RECORDS_MAX, RECORDS_MAX]);
-        assert_eq!(records_after(RECORDS_MAX, FRESH + Duration::from_micros(1)), 1);
+        assert_eq!(records_after(RECORDS_MAX, READING_INTERVAL_MAX + Duration::from_micros(1)), 1);
     }
 
     #[test]
@@ -85,7 +85,7 @@ mod tests {
         let network = Edge::new(None, SocketSettings::default());
         let mut clock = Clock::new(&network);
         for _ in 0..3 {
-            std::thread::sleep(FRESH * 2);
+            std::thread::sleep(READING_INTERVAL_MAX * 2);
             let before = Instant::now();
             assert!(clock.count_record(&network) && clock.now() >= before);
         }

@@ -1,4 +1,4 @@
-//! The writer's errors, in the wording of librdkafka's data path.
+//! The writer's errors, worded as if librdkafka had written the records: ratchet can use either.
 
 use super::super::super::descriptions;
 use super::super::super::rights;

@@ -1,4 +1,5 @@
-//! A cache of the writer's slots, which does not hash a topic's name for each record.
+//! A cache of the writer's slots: a slot is the writer's number for a partition that it writes to. While records go to
+//! the same topic, a look-up does not hash the topic's name.
 
 use hashbrown::HashMap;
 
@@ -11,14 +12,16 @@ const PARTITIONS_MAX: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     topics: Vec<Topic>,
+    /// Indexes into `topics`, by name.
     topic_indexes: HashMap<Box<str>, usize, ahash::RandomState>,
-    /// The topic that was looked up last.
+    /// The index of the topic that was looked up last.
     last: usize,
 }
 
 #[derive(Debug)]
 struct Topic {
     name: Box<str>,
+    /// By partition; `None` if the slot is not cached.
     slots: Vec<Option<Slot>>,
 }
 

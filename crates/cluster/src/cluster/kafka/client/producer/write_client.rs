@@ -25,8 +25,9 @@ use crate::record::TopicPartition;
 const WAIT_MAX: Duration = Duration::from_millis(100);
 /// How many bytes are handed over before the connections are driven: no more than a socket takes at once.
 const DRIVE_BYTES: usize = 256 << 10;
-/// How many bytes are handed over before the first partitions are added to a transaction. All partitions of a small
-/// transaction are known by then, so that a single request adds them; a large transaction is hardly delayed by it.
+/// How many bytes of a transaction are handed over before the connections are driven for the first time, which adds
+/// partitions to the transaction. All partitions of a small transaction are known by then, so that a single request
+/// adds them; a large transaction is hardly delayed by it.
 const FIRST_DRIVE_BYTES: usize = 64 << 10;
 /// The shortest time after which the connections are driven, even if the linger time is shorter.
 const DRIVE_INTERVAL_MIN: Duration = Duration::from_millis(1);
@@ -122,7 +123,7 @@ impl WriteClient {
         self.writer.begin()
     }
 
-    /// Hands a record over; waits while there is no room.
+    /// Hands a record over; waits while the writer's send buffer has no room.
     pub fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
         let to = (message.topic, message.partition);
         let slot = self.slot(to)?;
@@ -146,7 +147,7 @@ impl WriteClient {
         Ok(())
     }
 
-    /// Hands over records for one partition; waits while there is no room.
+    /// Hands over records for one partition; waits while the writer's send buffer has no room.
     pub fn send_all<'a>(
         &mut self,
         number: u64,
@@ -174,8 +175,8 @@ impl WriteClient {
         }
     }
 
-    /// Drives the connections if enough bytes were handed over or enough time has passed. `clock_was_read`: whether the
-    /// clock was just read.
+    /// Drives the connections if enough bytes were handed over, or if enough time has passed. `clock_was_read`: whether
+    /// the clock was just read; if not, it shows no new time, and only the bytes count.
     #[inline]
     fn drive_if_due(&mut self, clock_was_read: bool) {
         let is_late = || self.clock.now().saturating_duration_since(self.last_driven_at) >= self.drive_interval;
@@ -184,7 +185,8 @@ impl WriteClient {
         }
     }
 
-    /// Waits for room, at most for the delivery timeout.
+    /// Waits for room in the send buffer. `since`: when the wait began, which the first call sets; repeated calls
+    /// together wait for the delivery timeout at most.
     #[cold]
     fn wait_for_room(&mut self, since: &mut Option<Instant>, to: (&str, i32)) -> Result<(), Error> {
         let now = self.clock.read(&*self.network);
@@ -212,7 +214,8 @@ impl WriteClient {
     }
 
     /// The kind of an error after which the transaction has to be aborted: [`ErrorKind::Abort`], or
-    /// [`ErrorKind::Fenced`] if the producer can no longer be used: then the task is not the cause.
+    /// [`ErrorKind::Fenced`] if the producer can no longer be used: the cause is then the producer, and not the work in
+    /// the transaction.
     fn kind_of_abort(&self) -> ErrorKind {
         if self.writer.is_usable() { ErrorKind::Abort } else { ErrorKind::Fenced }
     }

@@ -27,7 +27,9 @@ fn address(text: &str, protocol: &str) -> Result<Address, &'static str> {
     const UNREADABLE: &str = "one of its brokers is not in the form host:port";
     let text = match text.split_once("://") {
         None => text,
-        Some((own, rest)) if own.eq_ignore_ascii_case(protocol) => rest.split_once('/').map_or(rest, |(rest, _)| rest),
+        Some((prefix, rest)) if prefix.eq_ignore_ascii_case(protocol) => {
+            rest.split_once('/').map_or(rest, |(host_and_port, _)| host_and_port)
+        }
         Some(_) => return Err("one of its brokers has a protocol other than security.protocol"),
     };
     let to_address =

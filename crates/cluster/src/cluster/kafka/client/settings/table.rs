@@ -1,4 +1,4 @@
-//! What the wire does about each of librdkafka's properties.
+//! What the wire (ratchet's own implementation of Kafka's protocol) does about each of librdkafka's properties.
 //!
 //! Every property that librdkafka documents in its `CONFIGURATION.md` is listed here once. Any other property, such as
 //! one of a future librdkafka, is unknown to the wire.
@@ -277,7 +277,7 @@ pub(super) const ROWS: &[Row] = &[
 /// key. `None` for an unknown property.
 pub(super) fn look_up(name: &str) -> Option<(&'static str, Class)> {
     let (names, class) = ROWS.iter().find(|(names, _)| names.contains(&name))?;
-    let own = names.iter().find(|own| **own == name);
-    let key = if *class == Applied { names.first() } else { own };
+    let same_name = names.iter().find(|other| **other == name);
+    let key = if *class == Applied { names.first() } else { same_name };
     key.map(|key| (*key, *class))
 }

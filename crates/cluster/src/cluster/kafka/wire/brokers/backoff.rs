@@ -1,4 +1,4 @@
-//! The backoff before a retry.
+//! The backoff before a connection is attempted again, or metadata is requested again.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::types::Settings;
 /// The backoff varies by a fifth, so that clients that failed together do not retry together (KIP-580).
 const JITTER: std::ops::RangeInclusive<f64> = 0.8..=1.2;
 
-/// The backoff after `failures` in succession: doubled with each failure, up to the maximum.
+/// The backoff after `failures` failures in succession: doubled with each failure, up to the maximum.
 pub fn backoff(failures: u32, settings: &Settings, random: &mut StdRng) -> Duration {
     let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     let backoff = settings.reconnect_backoff.saturating_mul(doubled).min(settings.reconnect_backoff_max);

@@ -1,4 +1,5 @@
-//! A channel to a broker for one use: its connection if it is open, or the time at which it may be opened again.
+//! A channel to a broker for one [`Use`](super::types::Use) (fetching, producing, all else): its connection if it is
+//! open, or the time at which it may be opened again.
 
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
@@ -9,16 +10,19 @@ use crate::cluster::kafka::wire::connection::{Connection, Fault, Shared, Version
 /// A connection that is idle for this long is closed, before brokers close it after ten minutes
 /// (`connections.max.idle.ms`).
 const IDLE_MAX: Duration = Duration::from_mins(9);
-/// If any broker is suitable, the next one is attempted once a connection has not become ready for this long.
+/// While any broker would do, another one is attempted once a connection has not become ready for this long.
 const HEDGE_DELAY: Duration = Duration::from_secs(1);
 
 /// A channel to a broker for one use.
 #[derive(Debug, Default)]
 pub struct Channel {
+    /// The connection, if it is open or being opened.
     pub open: Option<OpenConnection>,
     /// How many connections have failed in succession.
     pub failures: u32,
+    /// Before this time no connection is opened, after a failure.
     pub retry_at: Option<Instant>,
+    /// Until when no request is sent, because the broker throttles this client (KIP-219).
     muted_until: Option<Instant>,
     /// Whether the connection is wanted but has to wait until `retry_at`.
     pub is_wanted: bool,
@@ -27,6 +31,7 @@ pub struct Channel {
 /// A connection that is open, or being opened.
 #[derive(Debug)]
 pub struct OpenConnection {
+    /// Its number.
     pub link: Link,
     pub address: Address,
     /// When the attempt to open it started.
@@ -46,7 +51,7 @@ impl Channel {
         self.open.as_ref().map(|open| open.connection.versions())
     }
 
-    /// Makes the channel unready until `until`.
+    /// Makes the channel unready until `until`, or longer if it was muted for longer.
     pub fn mute(&mut self, until: Instant) {
         self.muted_until = self.muted_until.max(Some(until));
     }
@@ -61,12 +66,14 @@ impl Channel {
         self.open.as_ref().is_some_and(|open| !open.connection.was_ready() && open.started_at + HEDGE_DELAY > now)
     }
 
-    /// Whether the last connection was lost or could not be opened, and no connection has been ready since.
+    /// Whether no connection is ready now, after one was lost or could not be opened; even if another one was ready
+    /// since then and was closed because it was idle.
     pub fn is_failing(&self) -> bool {
         self.open.as_ref().is_none_or(|open| !open.connection.was_ready()) && self.failures > 0
     }
 
-    /// The times at which a tick is needed. `is_candidate`: any broker is wanted, so this broker may be attempted.
+    /// The times at which a tick is needed. `is_candidate`: whether any broker would do, so that this one may be
+    /// attempted.
     pub fn tick_times(&self, is_candidate: bool) -> impl Iterator<Item = Instant> {
         let retry = self.retry_at.filter(|_| self.open.is_none() && (self.is_wanted || is_candidate));
         let open = self.open.as_ref();
@@ -107,7 +114,8 @@ impl Channel {
         self.open.as_mut().map_or(Ok(()), |open| open.connection.connected(shared))
     }
 
-    /// Applies timeouts. If the connection has to end, returns its link, and the fault if it failed.
+    /// Applies timeouts, and logs in if that is due. If the connection has to end, returns its link, with the fault if
+    /// it failed, and without one if it was idle.
     pub fn tick(&mut self, shared: &mut Shared<'_>) -> Option<(Link, Option<Fault>)> {
         if self.muted_until.is_some_and(|until| until <= shared.now) {
             self.muted_until = None;

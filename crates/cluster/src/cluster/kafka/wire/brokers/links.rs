@@ -1,4 +1,7 @@
 //! The channels of [`Brokers`]: opens and closes their connections, and reports the outcomes of their requests.
+//!
+//! A channel belongs to a broker and a [`Use`]: together they are its key. A link is the number of one connection of a
+//! channel: a connection that is opened anew has another number. The edge carries out the operations on sockets.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +34,8 @@ impl Brokers {
         Some(work(channel, &mut shared))
     }
 
-    /// Opens a connection, unless it is open; if its backoff has not passed yet, schedules the attempt.
+    /// Opens a connection, unless it is open; if its backoff has not passed yet, schedules the attempt. If the broker's
+    /// address is unknown, requests metadata instead.
     pub(super) fn open_or_schedule(&mut self, node: i32, purpose: Use, now: Instant) {
         let key = (node, purpose);
         if self.channels.get(&key).is_some_and(|channel| channel.open.is_some()) {
@@ -62,7 +66,7 @@ impl Brokers {
     /// Sends a request.
     ///
     /// # Errors
-    /// Why the request cannot be sent, and the id under which it fails.
+    /// The id under which the request fails, and why it cannot be sent.
     pub(super) fn try_send(
         &mut self,
         node: i32,
@@ -88,7 +92,7 @@ impl Brokers {
         let Some(open) = &mut channel.open else { return };
         let was_ready = open.connection.was_ready();
         let (metadata_request, events) = (self.metadata.pending_request(), &mut self.events);
-        let (count, mut metadata_response) = (events.len(), None);
+        let (events_before, mut metadata_response) = (events.len(), None);
         let mut on_response = |response: Response| match response {
             response if Some(response.id) == metadata_request => metadata_response = Some(response),
             Response { id, version, body } => events.push_back(Event::Responded { id, version, body }),
@@ -104,7 +108,7 @@ impl Brokers {
             channel.mute(until);
         }
         let has_metadata = metadata_response.is_some();
-        self.event_count += u64::from(became_ready || has_metadata || self.events.len() > count);
+        self.event_count += u64::from(became_ready || has_metadata || self.events.len() > events_before);
         let metadata_result = metadata_response.map_or(Ok(()), |response| self.apply_metadata(response, now));
         if metadata_result.is_err() {
             self.metadata.request_failed(now, &self.settings, &mut self.random);
@@ -118,12 +122,14 @@ impl Brokers {
 
     /// Handles the response to a request for metadata.
     fn apply_metadata(&mut self, response: Response, now: Instant) -> Result<(), Fault> {
-        let protocol = |reason: String| Fault { kind: Some(TroubleKind::Protocol), reason };
+        let protocol_fault = |reason: String| Fault { kind: Some(TroubleKind::Protocol), reason };
         let metadata = read_response(response.body.as_slice(), response.version);
-        let metadata = metadata.ok_or_else(|| protocol("it sent malformed metadata".to_owned()))?;
+        let metadata = metadata.ok_or_else(|| protocol_fault("it sent malformed metadata".to_owned()))?;
         if let Some((known, reported)) = self.metadata.cluster_mismatch(&metadata) {
             let [known, reported] = [known, reported].map(|id| id.chars().take(CLUSTER_CHARS_MAX).collect::<String>());
-            return Err(protocol(format!("it belongs to cluster {reported:?}, but the other brokers to {known:?}")));
+            return Err(protocol_fault(format!(
+                "it belongs to cluster {reported:?}, but the other brokers to {known:?}"
+            )));
         }
         if metadata.nodes.is_empty() {
             // The broker has just started, and knows no brokers yet.
@@ -148,7 +154,7 @@ impl Brokers {
         self.trouble.take_if(|trouble| !hosts.contains(&trouble.address));
     }
 
-    /// Handles the loss of a connection; `has_to_close`: the edge has to close it.
+    /// Handles the loss of a connection. `has_to_close`: whether the edge still has to close it.
     pub(super) fn handle_loss(&mut self, link: Link, fault: Fault, has_to_close: bool, now: Instant) {
         let Some(key) = self.links.remove(&link) else { return };
         let Some((channel, open)) = self.channels.get_mut(&key).and_then(|channel| {
@@ -188,7 +194,7 @@ impl Brokers {
             self.channels.remove(&key);
         }
         if key.0 >= 0 {
-            // The broker's partitions may have other leaders now.
+            // A broker, not a bootstrap address: its partitions may have other leaders now.
             self.metadata.schedule(now, &self.settings, &mut self.random);
         }
         self.request_due_metadata(now);
@@ -226,7 +232,8 @@ impl Brokers {
         }
     }
 
-    /// Requests metadata if the request is due; opens a connection if no broker is ready.
+    /// Requests metadata if the request is due; opens a connection if no broker is ready. If no request is due,
+    /// continues to seek a broker for a caller of [`Brokers::any_node`].
     pub(super) fn request_due_metadata(&mut self, now: Instant) {
         if !self.metadata.is_due(now) {
             if self.is_seeking {
@@ -271,6 +278,7 @@ impl Brokers {
             }
         }
         let mut control = self.channels.iter().filter(|((_, purpose), _)| *purpose == Use::Control);
+        // Brokers from metadata come before bootstrap addresses, then those with the fewest pending requests.
         let ready = control.clone().filter(|(_, channel)| channel.is_ready(now)).min_by_key(|((node, _), channel)| {
             let pending_count = channel.open.as_ref().map_or(0, |open| open.connection.pending_count());
             (*node < 0, pending_count, *node)

@@ -32,15 +32,17 @@ pub struct Metadata {
     pending: Option<PendingRequest>,
     /// When to send the next request, if there is a reason for one.
     next_request_at: Option<Instant>,
+    /// When the last request was sent.
     requested_at: Option<Instant>,
+    /// When a response was last applied.
     updated_at: Option<Instant>,
     /// The broker to which the last request was sent.
     requested_node: Option<i32>,
     /// How many requests were sent in short succession.
     attempts: u32,
-    /// How often a leader was doubted.
+    /// How often a leader was doubted; also the number of the latest doubt.
     doubts: u64,
-    /// Whether an unknown leader was looked up.
+    /// Whether an unknown leader was looked up since the last tick.
     has_missed_lookup: Cell<bool>,
 }
 
@@ -61,6 +63,7 @@ struct TopicState {
     is_found: bool,
     /// The topic's id; zeros if the brokers report no id.
     id: [u8; 16],
+    /// The error in the latest response.
     error: Option<i16>,
     partitions: BTreeMap<i32, PartitionState>,
 }
@@ -119,7 +122,8 @@ impl Metadata {
         self.topics.get(topic).filter(|state| state.is_found).map(|state| state.partitions.len())
     }
 
-    /// Doubts that `leader` still leads a partition. Returns whether metadata has to be requested.
+    /// Doubts that `leader` still leads a partition. Returns whether metadata has to be requested: not if it already
+    /// names another leader.
     pub fn doubt(&mut self, topic: &str, partition: i32, leader: Option<Leader>) -> bool {
         let state = self.topics.get_mut(topic).and_then(|state| state.partitions.get_mut(&partition));
         let Some(state) = state else { return true };
@@ -138,6 +142,7 @@ impl Metadata {
         if self.next_request_at.is_some() {
             return;
         }
+        // After a while without requests, the next one is no longer in short succession.
         if self.requested_at.is_none_or(|at| at + settings.reconnect_backoff_max * 2 <= now) {
             self.attempts = 0;
         }
@@ -203,7 +208,8 @@ impl Metadata {
         self.schedule(now, settings, random);
     }
 
-    /// The known cluster id and the id in the response, if they differ.
+    /// The known cluster id and the id in the response, if they differ. The first id that a response contains becomes
+    /// the known one.
     pub fn cluster_mismatch(&mut self, response: &MetadataResponse<'_>) -> Option<(String, String)> {
         let reported = response.cluster?;
         let known = self.cluster.get_or_insert_with(|| reported.to_owned());

@@ -1,6 +1,6 @@
 //! Metadata requests and responses: the brokers, and the partitions' leaders. They are encoded and decoded here,
-//! without kafka-protocol, so that a list in memory is never longer than the bytes that the broker really sent, and
-//! unneeded lists are skipped.
+//! without the crate kafka-protocol, so that a list never has more items than the bytes that the broker really sent can
+//! hold, whatever count it claims, and so that unneeded lists are skipped.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use crate::cluster::kafka::wire::connection::fields::{Fields, put, put_count, pu
 pub const METADATA: i16 = 3;
 /// Metadata's supported versions. Before version 4, a request could not forbid the broker to create topics.
 pub const METADATA_VERSIONS: std::ops::RangeInclusive<i16> = 4..=12;
+/// The first flexible version (KIP-482): lengths are encoded otherwise, and structures end with tagged fields.
 const FLEXIBLE_FROM: i16 = 9;
 /// The first version with leader epochs (KIP-320).
 const EPOCHS_FROM: i16 = 7;
@@ -52,13 +53,14 @@ pub fn request_body<'a>(topics: impl ExactSizeIterator<Item = &'a Arc<str>>, ver
         put(&mut out, topic, is_flexible);
         put_no_tags(&mut out, is_flexible);
     }
-    // Topics are not created, and the client's permissions for the cluster and topics are not requested.
-    let flags = match version {
+    // All flags are zero: topics are not created, and the client's permissions for the cluster and topics are not
+    // requested.
+    let flag_count = match version {
         8..=10 => 3,
         11.. => 2,
         _ => 1,
     };
-    out.resize(out.len() + flags, 0);
+    out.resize(out.len() + flag_count, 0);
     put_no_tags(&mut out, is_flexible);
     out
 }
@@ -69,8 +71,10 @@ pub fn read_response(body: &[u8], version: i16) -> Option<MetadataResponse<'_>> 
     let mut response = MetadataResponse::default();
     // The throttle time, which the connection has read.
     fields.reader.i32()?;
+    // The argument of `count` is the fewest bytes that an item takes.
     for _ in 0..fields.count(11)? {
         let (node, host, port) = (fields.reader.i32()?, fields.text()?, fields.reader.i32()?);
+        // The rack.
         fields.nullable_text()?;
         fields.skip_tags()?;
         if let (Ok(port @ 1..), false, 0..) = (u16::try_from(port), host.is_empty(), node) {
@@ -88,19 +92,20 @@ pub fn read_response(body: &[u8], version: i16) -> Option<MetadataResponse<'_>> 
 
 fn read_topic<'a>(fields: &mut Fields<'a>, version: i16) -> Option<Topic<'a>> {
     let error = fields.reader.i16()?;
-    // Null only if topics were requested by their ids.
+    // The name is null only if topics were requested by their ids.
     let name = fields.nullable_text()?.unwrap_or_default();
     let id = match version >= IDS_FROM {
         true => fields.reader.take(16)?.try_into().ok()?,
         false => [0; 16],
     };
-    // Whether it is internal.
+    // Whether the topic is internal.
     fields.reader.i8()?;
     let mut leaders = Vec::new();
     for _ in 0..fields.count(12)? {
         leaders.push(read_partition(fields, version)?);
     }
     if version >= 8 {
+        // The client's permissions.
         fields.reader.i32()?;
     }
     fields.skip_tags()?;
@@ -112,7 +117,7 @@ fn read_partition(fields: &mut Fields<'_>, version: i16) -> Option<(i32, Leader)
     let _error = fields.reader.i16()?;
     let [partition, node] = [fields.reader.i32()?, fields.reader.i32()?];
     let epoch = if version >= EPOCHS_FROM { fields.reader.i32()? } else { -1 };
-    // Replicas, replicas in sync, and from version 5 on offline replicas.
+    // The lists of replicas, of replicas in sync, and from version 5 on of offline replicas.
     (0..if version >= 5 { 3 } else { 2 }).try_for_each(|_| fields.skip_i32s())?;
     fields.skip_tags()?;
     Some((partition, Leader { node, epoch }))

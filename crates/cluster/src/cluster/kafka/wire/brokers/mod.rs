@@ -1,7 +1,9 @@
 //! One client's connections, the partitions' leaders, and which requests failed.
 //!
-//! A state machine: operations on sockets are [`Act`]s, input is passed in by link number, and the time is an argument.
-//! Each client (a fetcher, a writer) has its own; [`super::edge::Edge`] or a simulation drives it.
+//! A state machine: operations on sockets are [`Act`]s, input is passed in with the number of its connection (a
+//! [`Link`]), and the time is an argument. Each client (a fetcher, a writer) has its own. The edge, which is
+//! [`super::edge::Edge`] or a simulation, drives it: it carries out the operations, and calls [`Brokers::tick`] when it
+//! is due.
 //!
 //! - A connection is opened on demand, one for each [`Use`], and opened again after it broke, with exponential backoff
 //!   and jitter. It is closed after nine minutes without use: the broker would close it after ten, and a request sent
@@ -49,13 +51,19 @@ pub struct Brokers {
     settings: Arc<Settings>,
     hosts: Hosts,
     metadata: Metadata,
+    /// By the broker's number and the use.
     channels: BTreeMap<(i32, Use), Channel>,
+    /// The connections in use, and the channel of each.
     links: BTreeMap<Link, (i32, Use)>,
+    /// Operations that the edge has not taken yet.
     acts: VecDeque<Act>,
+    /// Outcomes of requests that the client has not taken yet.
     events: VecDeque<Event>,
     pool: Pool,
     random: StdRng,
+    /// See [`Brokers::trouble`].
     trouble: Option<Trouble>,
+    /// See [`Brokers::failure`].
     failure: Option<String>,
     /// Whether a caller of [`Brokers::any_node`] found no ready connection.
     is_seeking: bool,
@@ -132,8 +140,8 @@ impl Brokers {
         self.metadata.unwatch(topic);
     }
 
-    /// The last known leader of a watched topic's partition. `None` while it is unknown or in doubt; then the next tick
-    /// requests metadata, with backoff.
+    /// The last known leader of a watched topic's partition. `None` while it is unknown or in doubt (see
+    /// [`Brokers::doubt_leader`]); then the next tick requests metadata, with backoff.
     pub fn leader(&self, topic: &str, partition: i32) -> Option<Leader> {
         self.metadata.leader(topic, partition)
     }
@@ -155,8 +163,9 @@ impl Brokers {
     }
 
     /// Requests metadata again soon, with backoff: for example, because a broker responded that it is not the leader.
-    /// `leader` is the leader that proved wrong: if newer metadata has replaced it, no metadata is requested. Otherwise
-    /// the partition has no leader until the next response.
+    /// `leader` is the leader that proved wrong: if metadata names another one by now, no metadata is requested.
+    /// Otherwise the leader is in doubt: [`Brokers::leader`] does not return it until the response to a later request
+    /// names it again, or any response names another leader.
     pub fn doubt_leader(&mut self, topic: &str, partition: i32, leader: Option<Leader>, now: Instant) {
         self.advance_clock(now);
         if self.metadata.doubt(topic, partition, leader) {
@@ -174,16 +183,16 @@ impl Brokers {
         channel.is_ready(now).then(|| channel.versions()).flatten()
     }
 
-    /// Whether the connection to `node` for `purpose` was lost, or could not be opened, and has not been ready since;
-    /// or whether the latest metadata does not contain the node.
+    /// Whether the connection to `node` for `purpose` is not ready now, after it was lost or could not be opened; or
+    /// whether the latest metadata does not contain the node.
     pub fn is_failing(&self, node: i32, purpose: Use) -> bool {
         let channel = self.channels.get(&(node, purpose));
         channel.map_or_else(|| self.hosts.address(node).is_none(), Channel::is_failing)
     }
 
-    /// Sends no request on this connection until `until`, because of a throttle time (KIP-219). This is for the reader
-    /// of a Produce response; the throttle times of all other responses are applied when they arrive. Like the broker,
-    /// this mutes only the connection on which the request was sent.
+    /// Sends no request on this connection until `until`, because of a throttle time (KIP-219). To be called by whoever
+    /// decodes a Produce response; the throttle times of all other responses are applied when they arrive. Like the
+    /// broker, this mutes only the connection on which the request was sent.
     pub fn mute(&mut self, node: i32, purpose: Use, until: Instant) {
         if let Some(channel) = self.channels.get_mut(&(node, purpose)) {
             channel.mute(until);
@@ -354,8 +363,8 @@ impl Brokers {
         self.links.contains_key(&link)
     }
 
-    /// A counter that rises with each response, each connection that became ready or broke, and each response with
-    /// metadata: with each event that a client may have waited for.
+    /// A counter that rises whenever something has happened that a client may wait for: a response has arrived (to a
+    /// request for metadata, too), or a connection became ready or broke.
     pub fn event_count(&self) -> u64 {
         self.event_count
     }

@@ -1,4 +1,7 @@
 //! The types in the interface of [`super::Brokers`].
+//!
+//! The edge, as it is called here, is what carries out the operations on sockets: [`Edge`](super::super::edge::Edge),
+//! or a simulation.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,5 @@
-//! The fields of messages whose flexible versions (KIP-482) and earlier ones differ only in the encoding of lengths.
+//! The fields of messages whose flexible versions (KIP-482) differ from earlier ones only in how lengths are encoded,
+//! and in the tagged fields at the ends of structures, which earlier versions do not have.
 //!
 //! **Failure**: `None` if bytes are missing or invalid. No memory is reserved for more items than the message's bytes
 //! can hold.
@@ -48,7 +49,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The count of an array whose items take at least `item_bytes_min`, 0 for null.
+    /// The number of items in an array, 0 for null. Each item takes at least `item_bytes_min` bytes.
     pub fn count(&mut self, item_bytes_min: usize) -> Option<usize> {
         match self.is_flexible {
             true => self.reader.compact_count(item_bytes_min),
@@ -62,7 +63,8 @@ impl<'a> Fields<'a> {
         self.reader.take(count.checked_mul(4)?).map(drop)
     }
 
-    /// Reads the tagged fields at the end of a structure, which only flexible versions have. See [`Reader::tags`].
+    /// Reads the tagged fields at the end of a structure, which only flexible versions have: calls `known` with the tag
+    /// and the bytes of each. See [`Reader::tags`].
     pub fn tags(&mut self, known: impl FnMut(u64, Reader<'a>) -> Option<()>) -> Option<()> {
         match self.is_flexible {
             true => self.reader.tags(known),
@@ -90,7 +92,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8], is_flexible: bool) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends the count of an array. It is less than 2^31.
+/// Appends the number of items in an array, or of bytes. It is less than 2^31.
 pub fn put_count(out: &mut Vec<u8>, count: usize, is_flexible: bool) {
     match is_flexible {
         true => put_unsigned(out, count as u64 + 1),

@@ -120,7 +120,7 @@ pub(super) struct Connection {
     inbox: Inbox,
     outbox: Outbox,
     versions: Versions,
-    /// The login in progress.
+    /// The login in progress, with its token if it needs one; `Login::None` at other times.
     login: Login,
     /// The time by which the socket has to be open.
     open_deadline: Instant,
@@ -128,14 +128,14 @@ pub(super) struct Connection {
     renew_at: Option<Instant>,
     /// When a request was last sent, or a response last received.
     used_at: Instant,
-    /// Whether a request of the client has ever received a response.
+    /// Whether a request of the client, not only the connection's own, has ever received a response.
     is_proven: bool,
     /// The longest throttle time since [`Connection::take_throttle`] was last called.
     throttle: Option<Duration>,
 }
 
 impl Connection {
-    /// A connection that is being opened.
+    /// A connection whose socket is being opened.
     pub fn new(settings: &Settings, now: Instant) -> Self {
         Self {
             phase: Phase::Opening,
@@ -169,7 +169,7 @@ impl Connection {
         matches!(self.phase, Phase::Ready) || self.renew_at.is_some()
     }
 
-    /// Whether a request of the client has ever received a response.
+    /// Whether a request of the client, not only the connection's own, has ever received a response.
     pub fn is_proven(&self) -> bool {
         self.is_proven
     }
@@ -293,6 +293,7 @@ impl Connection {
 
     /// Handles a response to the connection's own request.
     fn handle_own_response(&mut self, body: &[u8], version: i16, shared: &mut Shared<'_>) -> Result<(), Fault> {
+        // The connection becomes ready, unless the next phase is set below.
         match std::mem::replace(&mut self.phase, Phase::Ready) {
             Phase::Versions => {
                 let response = versions::read_response(body, version);
@@ -371,6 +372,7 @@ impl Connection {
         (self.login, self.renew_at) = (Login::None, None);
         if lifetime_ms > 0 {
             let lifetime_ms = lifetime_ms.max(LIFETIME_MS_MIN);
+            // In two parts, so that a very long lifetime does not overflow.
             let after_ms = lifetime_ms / 1000 * shared.random.random_range(RENEWAL_THOUSANDTHS)
                 + lifetime_ms % 1000 * shared.random.random_range(RENEWAL_THOUSANDTHS) / 1000;
             self.renew_at = shared.now.checked_add(Duration::from_millis(after_ms));

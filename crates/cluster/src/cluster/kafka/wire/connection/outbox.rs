@@ -55,7 +55,7 @@ struct OutgoingRequest {
 #[derive(Debug, Default)]
 pub struct Outbox {
     pending: VecDeque<Pending>,
-    /// The requests at the end of `pending` that are unwritten or partly written.
+    /// The requests at the end of `pending` that are not written, or only in part.
     unwritten: VecDeque<OutgoingRequest>,
     /// How many bytes of the first of `unwritten` are written.
     written_bytes: usize,
@@ -80,6 +80,7 @@ impl Outbox {
         let api = ApiKey::try_from(api_key).map_err(|()| format!("unknown API key {api_key}"))?;
         let is_flexible = api.request_header_version(version) >= 2;
         let client_id = client_id.get(..i16::MAX as usize).unwrap_or(client_id);
+        // The API key, the version, the correlation id and the length of the client's id take 10 bytes.
         let rest = 10 + client_id.len() + usize::from(is_flexible) + body.bytes();
         let length = i32::try_from(rest).map_err(|_| format!("a request of {rest} bytes is too long"))?;
         let mut head = pool.take_request_buffer();
@@ -150,8 +151,8 @@ impl Outbox {
     /// # Errors
     /// The response belongs to no pending request, or not to the oldest.
     pub fn take_pending(&mut self, correlation_id: i32) -> Result<Pending, String> {
-        let has_written = self.pending.len() > self.unwritten.len();
-        match self.pending.front().filter(|_| has_written).copied() {
+        let is_first_written = self.pending.len() > self.unwritten.len();
+        match self.pending.front().filter(|_| is_first_written).copied() {
             Some(first) if first.correlation_id == correlation_id => {
                 self.pending.pop_front();
                 Ok(first)

@@ -1,4 +1,4 @@
-//! Reusable buffers.
+//! Reusable buffers, for responses and for requests.
 //!
 //! A response's buffer keeps its length when it is put back, so that it need not be filled with zeros again. The pooled
 //! buffers are bounded in number and in bytes; further ones are freed.
@@ -7,8 +7,10 @@
 const BUFFERS_MAX: usize = 8;
 /// The most bytes pooled for responses: two of the largest regular buffers, while a third is being filled.
 const RESPONSE_BYTES_MAX: usize = 12 << 20;
-/// A new buffer is longer than its response by less than one part in this many.
-const ROUND_PART: usize = 8;
+/// The length of a new response buffer is a multiple of the next power of two divided by this number. So there are few
+/// different lengths, and a buffer is longer than its response by less than a quarter, or than [`BYTES_MIN`].
+const LENGTH_STEPS: usize = 8;
+/// The shortest new response buffer, and the smallest step between lengths.
 const BYTES_MIN: usize = 256;
 /// The largest buffer that is pooled for requests, in bytes.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
@@ -43,7 +45,7 @@ impl Pool {
             // A little longer than is needed, so that slightly longer responses fit too.
             None => {
                 let step =
-                    bytes.checked_next_power_of_two().map_or(BYTES_MIN, |power| power / ROUND_PART).max(BYTES_MIN);
+                    bytes.checked_next_power_of_two().map_or(BYTES_MIN, |power| power / LENGTH_STEPS).max(BYTES_MIN);
                 vec![0; bytes.checked_next_multiple_of(step).unwrap_or(bytes).max(BYTES_MIN)]
             }
         }

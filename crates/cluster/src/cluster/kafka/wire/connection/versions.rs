@@ -13,7 +13,7 @@ pub const FIRST_VERSION: i16 = 3;
 const SOFTWARE: &str = "ratchet";
 const SOFTWARE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The versions and features that a broker offers.
+/// The versions of requests and the features that a broker offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Versions {
     /// By API key, ascending.
@@ -82,6 +82,7 @@ pub fn read_response(body: &[u8], version: i16) -> Option<VersionsResponse> {
         _ => (version >= FIRST_VERSION, version),
     };
     let mut fields = Fields::new(body, is_flexible);
+    // The error, which is known.
     fields.reader.i16()?;
     let (versions, throttle_ms) = match error {
         0 => read_offer(&mut fields, response_version)?,

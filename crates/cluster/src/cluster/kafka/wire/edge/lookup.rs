@@ -17,13 +17,15 @@ use super::failure::Failure;
 /// The addresses of a name, never empty; or why no address was found.
 pub type LookupResult = Result<Vec<SocketAddr>, Failure>;
 
-/// The names that are being looked up.
+/// The look-ups in progress.
 pub struct Lookups {
+    /// The names that are being looked up.
     pending: BTreeSet<Address>,
     sender: Sender<(Address, LookupResult)>,
     receiver: Receiver<(Address, LookupResult)>,
     /// Receives a byte with each result.
     bell: UnixStream,
+    /// The other end of `bell`, to which the bytes are written.
     ringer: UnixStream,
 }
 

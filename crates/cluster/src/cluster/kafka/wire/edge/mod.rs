@@ -1,9 +1,9 @@
 //! Sockets, TLS and name look-ups: carries out the operations of [`Brokers`], without blocking.
 //!
-//! One thread drives its clients' connections by `poll`. A name is looked up on a thread of its own, since the system's
-//! look-up blocks; its addresses are attempted one after the other, starting with a different one after each failure to
-//! connect (KIP-302). Connection attempts to a broker that does not respond are spaced across all clients of the
-//! process ([`Contact`]).
+//! One thread drives the connections of its clients, each of them a [`Brokers`], by `poll`. A name is looked up on a
+//! thread of its own, since the system's look-up blocks; its addresses are attempted one after the other, starting with
+//! a different one after each attempt that timed out (KIP-302). Connection attempts to a broker that does not respond
+//! are spaced across all clients of the process ([`Contact`]).
 //!
 //! **Failure**: errors of a connection are reported to its [`Brokers`], which retries. Rejected certificates and
 //! unknown names are reported as problems that a person has to fix.
@@ -47,11 +47,11 @@ pub struct Edge {
     settings: SocketSettings,
     sockets: Vec<Entry>,
     lookups: Option<Lookups>,
-    /// How often connections to an address could not be opened.
+    /// How often a connection to an address was given up while its socket was being opened.
     open_failures: BTreeMap<Address, usize>,
     /// The process's knowledge about which brokers respond.
     contact: Arc<Contact>,
-    /// Ends a wait when it is readable.
+    /// Ends a wait when it is readable, which is how another thread rings it.
     bell: Option<UnixStream>,
     /// Whether the bell has ended the wait.
     is_rung: bool,
@@ -100,11 +100,11 @@ impl Edge {
     }
 
     /// Like [`Edge::drive`], for several clients of one thread. The connections of a dropped client are closed; those
-    /// of a client that is merely not among `brokers` stay open.
-    pub fn drive_all(&mut self, brokers: &mut [&mut Brokers], wait: Duration) -> bool {
-        let before: Vec<u64> = brokers.iter().map(|brokers| brokers.event_count()).collect();
-        let has_news = |brokers: &[&mut Brokers]| {
-            brokers
+    /// of a client that is merely not among `clients` stay open.
+    pub fn drive_all(&mut self, clients: &mut [&mut Brokers], wait: Duration) -> bool {
+        let before: Vec<u64> = clients.iter().map(|brokers| brokers.event_count()).collect();
+        let has_news = |clients: &[&mut Brokers]| {
+            clients
                 .iter()
                 .zip(&before)
                 .any(|(brokers, before)| brokers.event_count() != *before || brokers.has_events())
@@ -113,26 +113,26 @@ impl Edge {
         let until = now.checked_add(wait);
         if self.read_at.is_some_and(|at| now.saturating_duration_since(at) > READ_INTERVAL_MAX) {
             // Responses that arrived since the last poll must not count as late.
-            self.poll(brokers, Duration::ZERO);
+            self.poll(clients, Duration::ZERO);
             now = clock();
         }
         loop {
-            let was_due = self.tick(brokers, now);
-            let is_done = was_due || has_news(brokers);
-            let ticks = brokers.iter().filter_map(|brokers| brokers.next_tick());
-            let next = ticks.chain(self.next_attempt_at(brokers)).chain(until).min();
+            let was_due = self.tick(clients, now);
+            let is_done = was_due || has_news(clients);
+            let ticks = clients.iter().filter_map(|brokers| brokers.next_tick());
+            let next = ticks.chain(self.next_attempt_at(clients)).chain(until).min();
             let pause = match (is_done, next) {
                 (true, _) => Duration::ZERO,
                 (false, Some(next)) => next.saturating_duration_since(now),
                 (false, None) => wait,
             };
-            let had_events = self.poll(brokers, pause);
+            let had_events = self.poll(clients, pause);
             now = clock();
             if had_events {
-                self.act(brokers, now);
+                self.act(clients, now);
             }
             let is_rung = std::mem::take(&mut self.is_rung);
-            if is_done || is_rung || has_news(brokers) || until.is_some_and(|until| until <= now) {
+            if is_done || is_rung || has_news(clients) || until.is_some_and(|until| until <= now) {
                 return is_rung;
             }
         }
@@ -140,29 +140,29 @@ impl Edge {
 
     /// Ticks the clients, starts due attempts and carries out the clients' operations. Returns whether a client's tick
     /// was due.
-    fn tick(&mut self, brokers: &mut [&mut Brokers], now: Instant) -> bool {
+    fn tick(&mut self, clients: &mut [&mut Brokers], now: Instant) -> bool {
         let mut was_due = false;
-        for brokers in brokers.iter_mut() {
+        for brokers in clients.iter_mut() {
             was_due |= brokers.next_tick().is_some_and(|at| at <= now);
             brokers.tick(now);
         }
-        self.start_due_attempts(brokers, now);
-        self.act(brokers, now);
+        self.start_due_attempts(clients, now);
+        self.act(clients, now);
         was_due
     }
 
     /// When the next attempt to open a connection may be made.
-    fn next_attempt_at(&self, brokers: &[&mut Brokers]) -> Option<Instant> {
-        let driven = self.sockets.iter().filter(|entry| owner(brokers, &entry.owner).is_some());
+    fn next_attempt_at(&self, clients: &[&mut Brokers]) -> Option<Instant> {
+        let driven = self.sockets.iter().filter(|entry| owner(clients, &entry.owner).is_some());
         driven.filter_map(Entry::waiting).map(|admitted| admitted.at).min()
     }
 
     /// Starts the waiting attempts that are due.
-    fn start_due_attempts(&mut self, brokers: &mut [&mut Brokers], now: Instant) {
+    fn start_due_attempts(&mut self, clients: &mut [&mut Brokers], now: Instant) {
         for index in 0..self.sockets.len() {
             if let Some(entry) = self.sockets.get(index)
                 && entry.waiting().is_some()
-                && let Some(brokers) = owner_mut(brokers, &entry.owner)
+                && let Some(brokers) = owner_mut(clients, &entry.owner)
             {
                 self.start_attempt(index, brokers, now);
             }
@@ -170,8 +170,8 @@ impl Edge {
     }
 
     /// Carries out the clients' operations, and writes their output.
-    fn act(&mut self, brokers: &mut [&mut Brokers], now: Instant) {
-        for brokers in brokers.iter_mut() {
+    fn act(&mut self, clients: &mut [&mut Brokers], now: Instant) {
+        for brokers in clients.iter_mut() {
             while let Some(act) = brokers.next_act() {
                 match act {
                     Act::Connect { link, address } => self.connect(brokers, link, address, now),
@@ -180,18 +180,18 @@ impl Edge {
             }
         }
         for entry in &mut self.sockets {
-            if let Some(brokers) = owner_mut(brokers, &entry.owner) {
+            if let Some(brokers) = owner_mut(clients, &entry.owner) {
                 entry.write(brokers, now);
             }
         }
         self.sockets.retain(|entry| {
             entry.owner.strong_count() > 0
-                && owner(brokers, &entry.owner).is_none_or(|brokers| brokers.is_in_use(entry.link))
+                && owner(clients, &entry.owner).is_none_or(|brokers| brokers.is_in_use(entry.link))
         });
     }
 
     fn connect(&mut self, brokers: &mut Brokers, link: Link, address: Address, now: Instant) {
-        // The rest of the time is for the attempt itself.
+        // At most half of the timeout is for waiting: the rest is for the attempt itself.
         let wait_max = brokers.connect_timeout() / 2;
         let socket = Socket::Waiting(self.contact.admit(&address.to_string(), now, wait_max));
         self.sockets.push(Entry { owner: brokers.identity(), link, address, socket, has_responded: false });
@@ -238,17 +238,18 @@ impl Edge {
     }
 
     /// Waits for events, and handles them. Returns whether any occurred.
-    fn poll(&mut self, brokers: &mut [&mut Brokers], wait: Duration) -> bool {
+    fn poll(&mut self, clients: &mut [&mut Brokers], wait: Duration) -> bool {
         let mut polled = Vec::with_capacity(self.sockets.len() + 1);
         let mut indices = Vec::with_capacity(self.sockets.len());
         for (index, entry) in self.sockets.iter().enumerate() {
-            if let Some(brokers) = owner(brokers, &entry.owner)
+            if let Some(brokers) = owner(clients, &entry.owner)
                 && let Some((stream, flags)) = entry.interest(brokers)
             {
                 polled.push(PollFd::from_borrowed_fd(stream.as_fd(), flags));
                 indices.push(index);
             }
         }
+        // After the sockets: the bell of the look-ups, if there are any, then this edge's bell.
         polled.extend(self.lookups.as_ref().map(|lookups| PollFd::from_borrowed_fd(lookups.bell(), PollFlags::IN)));
         polled.extend(self.bell.as_ref().map(|bell| PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN)));
         let wait = Timespec {
@@ -265,10 +266,11 @@ impl Edge {
         drop(polled);
         for (index, flags) in indices.iter().zip(&events).filter(|(_, flags)| !flags.is_empty()) {
             if let Some(entry) = self.sockets.get_mut(*index)
-                && let Some(brokers) = owner_mut(brokers, &entry.owner)
+                && let Some(brokers) = owner_mut(clients, &entry.owner)
             {
                 entry.handle_events(*flags, self.tls.as_deref(), brokers, now);
                 if flags.contains(PollFlags::IN) && brokers.was_ready(entry.link) {
+                    // Only a connection's first response releases the attempts that wait for this address.
                     match std::mem::replace(&mut entry.has_responded, true) {
                         true => self.contact.heard(),
                         false => self.contact.reached(&entry.address.to_string()),
@@ -278,7 +280,7 @@ impl Edge {
         }
         let mut other_events = events.iter().skip(indices.len()).map(|flags| !flags.is_empty());
         if self.lookups.is_some() && other_events.next() == Some(true) {
-            self.handle_lookups(brokers, now);
+            self.handle_lookups(clients, now);
         }
         if let Some(bell) = &mut self.bell
             && other_events.next() == Some(true)
@@ -290,7 +292,7 @@ impl Edge {
     }
 
     /// Handles the results of name look-ups.
-    fn handle_lookups(&mut self, brokers: &mut [&mut Brokers], now: Instant) {
+    fn handle_lookups(&mut self, clients: &mut [&mut Brokers], now: Instant) {
         let Some(lookups) = &mut self.lookups else { return };
         for (address, result) in lookups.take_results() {
             let open_failures = self.open_failures.get(&address).copied().unwrap_or(0);
@@ -298,7 +300,7 @@ impl Edge {
                 if !matches!(entry.socket, Socket::LookingUp) || entry.address != address {
                     continue;
                 }
-                let Some(brokers) = owner_mut(brokers, &entry.owner) else {
+                let Some(brokers) = owner_mut(clients, &entry.owner) else {
                     // The client is not driven in this call and misses the result: its attempt times out and is
                     // repeated.
                     continue;
@@ -320,12 +322,13 @@ impl Edge {
     }
 }
 
-fn owner<'a>(brokers: &'a [&mut Brokers], owner: &Weak<()>) -> Option<&'a Brokers> {
-    brokers.iter().find(|brokers| brokers.is_identified_by(owner)).map(|brokers| &**brokers)
+/// The client with this identity, if it is among `clients`.
+fn owner<'a>(clients: &'a [&mut Brokers], identity: &Weak<()>) -> Option<&'a Brokers> {
+    clients.iter().find(|brokers| brokers.is_identified_by(identity)).map(|brokers| &**brokers)
 }
 
-fn owner_mut<'a>(brokers: &'a mut [&mut Brokers], owner: &Weak<()>) -> Option<&'a mut Brokers> {
-    brokers.iter_mut().find(|brokers| brokers.is_identified_by(owner)).map(|brokers| &mut **brokers)
+fn owner_mut<'a>(clients: &'a mut [&mut Brokers], identity: &Weak<()>) -> Option<&'a mut Brokers> {
+    clients.iter_mut().find(|brokers| brokers.is_identified_by(identity)).map(|brokers| &mut **brokers)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the edge gives the time to the state machines")]
