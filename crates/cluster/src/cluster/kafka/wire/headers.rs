@@ -1,5 +1,5 @@
-//! The parts of Kafka's format that are decoded here instead of by librdkafka: the number of records in a batch, and a
-//! record's headers.
+//! The parts of Kafka's format that are decoded here even where librdkafka reads records: the number of records in a
+//! batch, and a record's headers.
 //!
 //! Any producer of the input can choose these bytes, so they are not trusted: decoding stops at a length that exceeds
 //! the bytes.
@@ -9,13 +9,15 @@
 use super::primitives::{prefixed_bytes, varint};
 use crate::record::HeaderBuf;
 
-/// The fewest bytes of a record after its length: attributes, two deltas, and the lengths of key, value and headers.
+/// The fewest bytes of a record after its length: attributes, two deltas, the lengths of key and value, and the count
+/// of headers.
 const RECORD_BYTES_MIN: i64 = 6;
 
-/// Counts the records in an unpacked batch, as far as it is readable: each record takes memory besides its bytes. A
-/// batch is a sequence of records, each preceded by its length; before Kafka 0.11, a sequence of messages, each
-/// preceded by its offset and its length. A message is not mistaken for a record: read as the length of a record, the
-/// first byte of an offset is too small.
+/// Counts the records in an unpacked batch, as far as it is readable: the caller reserves memory for each record.
+///
+/// A batch is a sequence of records, each preceded by its length; before Kafka 0.11, a sequence of messages, each
+/// preceded by its offset and its length. A message is not mistaken for a record: it begins with the highest byte of
+/// its offset, which is 0, and no record is that short.
 pub fn count_records(unpacked: &[u8]) -> u64 {
     match skip_record(unpacked) {
         Some(_) => count(unpacked, skip_record),

@@ -1,8 +1,10 @@
-//! Deliberate mistakes that test the simulation's judges: the judges have to detect each of them.
+//! Deliberate mistakes of the wire (this client for Kafka) that test the simulation's judges, which check what the
+//! client has done: the judges have to detect each mistake.
 //!
-//! They correspond to the engine's mistakes in `crates/core/src/sabotage.rs`. The wire's own simulation detects all of
-//! them; the engine's simulation detects those that are visible between a lane and a single broker. They exist only in
-//! tests and with the feature `sabotage`; otherwise `is_on` is `false` at compile time.
+//! The engine's mistakes, in `crates/core/src/sabotage.rs`, are their counterpart. The wire's own simulation detects
+//! all of the wire's mistakes; the engine's simulation detects those that are visible between a lane (one thread that
+//! reads and writes) and a single broker. Mistakes can be made only in tests and with the feature `sabotage`; otherwise
+//! `is_on` is `false` at compile time.
 
 macro_rules! mistakes {
     ($($(#[doc = $group:literal])+ $list:ident { $($(#[doc = $meaning:literal])+ $name:ident,)+ })+) => {

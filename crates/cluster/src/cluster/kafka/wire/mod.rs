@@ -1,8 +1,8 @@
-//! A client for Kafka's protocol that works batch by batch: it does all per-record work, without librdkafka.
+//! The wire: a client for Kafka's protocol that works batch by batch. It does all per-record work, without librdkafka.
 //!
-//! librdkafka still does the rare and intricate work: group membership, administration, the queries of a takeover. The
-//! wire fetches, produces and ends transactions. Responses are read in place, and batches are built in the buffer from
-//! which they are sent.
+//! librdkafka still does the rare and intricate work: group membership, administration, and what is asked when a
+//! partition is taken over from another instance. The wire fetches, produces and ends transactions. Responses are read
+//! in place, and batches are built in the buffer from which they are sent.
 //!
 //! **Sans I/O**: every module except [`edge`] is a state machine with bytes in, bytes out and a clock that is passed
 //! in, so the simulation runs the real client.
@@ -10,7 +10,9 @@
 //! - `primitives`: numbers, strings and arrays as Kafka writes them
 //! - `records`: record batches, read in place, built in place, unpacked within bounds
 //! - `code`: the error codes in brokers' responses
-//! - `messages`: the requests and responses of the hot path; control messages come from the crate kafka-protocol
+//! - `headers`: a record's headers, and the number of records in a batch, for callers outside the wire
+//! - `messages`: the requests and responses of the hot path, Fetch and Produce; most others come from the crate
+//!   kafka-protocol
 //! - `connection`: one connection: frames, correlation ids, versions, and the login at its beginning (`login`)
 //! - `brokers`: one client's connections, the partitions' leaders, and the outcomes of requests
 //! - `fetcher`: reads partitions; `writer`: writes in transactions

@@ -2,7 +2,7 @@
 //!
 //! Fixed-width numbers are big-endian. A *varint* has seven bits per byte, the lowest first. In records, varints are
 //! zigzag-encoded. In the flexible versions of messages (KIP-482) they are unsigned, and a length is written as the
-//! length plus one, with 0 for null.
+//! length plus one, with 0 for null: such a length is called *compact* here, and so is what it precedes.
 //!
 //! The bytes come from brokers, and those of records from any producer. They are not trusted: a count or a length that
 //! exceeds the available bytes is refused before memory is allocated for it.
@@ -128,7 +128,7 @@ impl Scratch {
         Self { bytes: [0; Self::CAPACITY], len: 0 }
     }
 
-    /// Adds a byte. The capacity is 32 bytes, and every caller stays below it.
+    /// Adds a byte. No caller adds more than the capacity of 32 bytes.
     #[inline(always)]
     pub fn byte(&mut self, byte: u8) {
         self.bytes[self.len % Self::CAPACITY] = byte;
@@ -244,13 +244,14 @@ impl<'a> Reader<'a> {
         Some(usize::try_from(length).ok()?.checked_sub(1))
     }
 
-    /// The count of an array whose items take at least `item_bytes_min`, 0 for null.
+    /// The count of an array whose items take at least `item_bytes_min` each, 0 for null. `None` if the unread bytes
+    /// cannot hold so many.
     pub fn count(&mut self, item_bytes_min: usize) -> Option<usize> {
         let count = self.length()?.unwrap_or(0);
         (count <= self.rest.len() / item_bytes_min.max(1)).then_some(count)
     }
 
-    /// The count of a flexible message's array whose items take at least `item_bytes_min`, 0 for null.
+    /// Like [`Reader::count`], for an array in a flexible message.
     pub fn compact_count(&mut self, item_bytes_min: usize) -> Option<usize> {
         let count = self.compact_length()?.unwrap_or(0);
         (count <= self.rest.len() / item_bytes_min.max(1)).then_some(count)
@@ -283,8 +284,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the tagged fields at the end of a flexible structure (KIP-482): calls `known` for each, which returns
-    /// `None` if the field is malformed, and ignores unknown tags.
+    /// Reads the tagged fields at the end of a flexible structure (KIP-482): calls `known` with the tag and the bytes
+    /// of each. It has to return `None` if the field is malformed, and `Some` for a tag that it does not know.
     pub fn tags(&mut self, mut known: impl FnMut(u64, Reader<'a>) -> Option<()>) -> Option<()> {
         // A tag and a length.
         const TAG_BYTES_MIN: u64 = 2;

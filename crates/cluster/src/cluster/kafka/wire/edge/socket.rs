@@ -1,4 +1,7 @@
 //! The socket of one connection, and TLS on it.
+//!
+//! The connection's *client* is the [`Brokers`] that asked for it. The client identifies the connection by a *link*, a
+//! number; it is told what was read and written, and whether the connection has failed.
 
 use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -25,11 +28,11 @@ const ENCRYPTED_BYTES: usize = 64 << 10;
 
 /// The state of a connection.
 pub enum Socket {
-    /// The attempt to open it waits for its time.
+    /// The attempt to open it may not be made yet: attempts at a broker that does not respond are spaced.
     Waiting(Admitted),
-    /// Its name is being looked up.
+    /// The broker's name is being looked up.
     LookingUp,
-    /// Its addresses are attempted one after the other.
+    /// The broker's addresses are attempted one after the other.
     Opening(Opening),
     /// The socket is connected.
     Open(Box<OpenSocket>),
@@ -39,10 +42,12 @@ pub enum Socket {
 
 /// An attempt to connect to addresses one after the other.
 pub struct Opening {
+    /// The socket that is connecting to the current address; `None` before the first one.
     stream: Option<TcpStream>,
+    /// The addresses that were not attempted yet.
     remaining: std::vec::IntoIter<SocketAddr>,
     keepalive: bool,
-    /// Why the attempt to connect to the last address failed.
+    /// Why the attempt at the last address failed, or why there is none: a sentence in which the broker is "it".
     reason: Option<String>,
 }
 
@@ -85,8 +90,8 @@ impl Opening {
         }
     }
 
-    /// Returns the stream once it is connected; if the address failed, starts to connect to the next one. `has_ended`:
-    /// the system reports that this attempt has ended.
+    /// Returns the stream once it is connected. `None` while it is not; if the attempt at the address has failed, the
+    /// next address is attempted. `has_ended`: the system reports that the attempt has ended.
     fn poll_connected(&mut self, has_ended: bool) -> Result<Option<TcpStream>, Failure> {
         let Some(stream) = &self.stream else { return self.start_next().map(|()| None) };
         let outcome = stream.take_error().and_then(|error| error.map_or(Ok(()), Err));
@@ -124,6 +129,7 @@ fn start_connecting(address: SocketAddr, keepalive: bool) -> io::Result<TcpStrea
 
 /// A connection and its owner.
 pub(super) struct Entry {
+    /// Identifies the connection's client (`Brokers::identity`), and is dead once that is dropped.
     pub owner: Weak<()>,
     pub link: Link,
     pub address: Address,
@@ -133,7 +139,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The attempt's admission, while the attempt waits for its time.
+    /// When the attempt to open the connection may be made; `None` if it was made already.
     pub fn waiting(&self) -> Option<Admitted> {
         match self.socket {
             Socket::Waiting(admitted) => Some(admitted),
@@ -141,7 +147,7 @@ impl Entry {
         }
     }
 
-    /// The events to poll for.
+    /// The events to poll for; `None` if there is no socket to poll.
     pub fn interest(&self, brokers: &Brokers) -> Option<(&TcpStream, PollFlags)> {
         match &self.socket {
             Socket::Waiting(_) | Socket::LookingUp | Socket::Failed => None,
@@ -216,7 +222,8 @@ impl Entry {
         }
     }
 
-    /// Reports the failure to the connection's client.
+    /// Reports the failure to the connection's client: as refused if a person has to fix its cause, otherwise as
+    /// broken.
     pub fn fail(&mut self, failure: Failure, brokers: &mut Brokers, now: Instant) {
         self.socket = Socket::Failed;
         match failure.kind {

@@ -1,5 +1,9 @@
-//! A partition's part of a response. Only the heads of its batches are read when it arrives; later the batches are
-//! checked, unpacked and handed on one by one.
+//! A partition's part of a response, a *chunk*. When it arrives, only the heads of its batches are read, the fields
+//! before the records. Later the batches are checked, unpacked and handed on (returned to the fetcher's caller) one by
+//! one. The last batch may be *cut off* by the response's limit of size: then it is fetched again.
+//!
+//! `mistakes::is_on` is `false` except in tests: there it makes deliberate mistakes, which the simulation has to
+//! detect.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,12 +14,14 @@ use super::super::mistakes::{self, Mistake};
 use super::super::records::{self, AbortedFilter, Batch, Batches, Codec, Unpack, UnpackError, Unpacked};
 use super::fetched::{Fetched, HeldBytes, place_in};
 
-/// The bytes of the responses that were not completely handed on.
+/// Counts the bytes of the responses that were not completely handed on. A response counts until its last chunk is
+/// gone.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    next: u64,
+    /// The number of the last response.
+    last_number: u64,
     bytes: usize,
-    /// Each response's size, and how many of its chunks are left.
+    /// By a response's number: its size, and how many of its chunks are left.
     held: BTreeMap<u64, (usize, usize)>,
 }
 
@@ -27,15 +33,15 @@ impl Buffers {
 
     /// Counts a response of which this many chunks are kept, and returns its number. Without chunks it is not counted.
     pub fn hold(&mut self, bytes: usize, chunks: usize) -> u64 {
-        self.next += 1;
+        self.last_number += 1;
         if chunks > 0 {
             self.bytes += bytes;
-            self.held.insert(self.next, (bytes, chunks));
+            self.held.insert(self.last_number, (bytes, chunks));
         }
-        self.next
+        self.last_number
     }
 
-    /// A chunk of this response is gone.
+    /// A chunk of the response with this number is gone.
     pub fn release(&mut self, buffer: u64) {
         let Some((bytes, chunks)) = self.held.get_mut(&buffer) else { return };
         *chunks -= 1;
@@ -46,14 +52,15 @@ impl Buffers {
     }
 }
 
-/// What the heads of a partition's batches say.
+/// What the heads of the batches in a partition's part of a response say.
 #[derive(Debug, Default)]
 pub(super) struct Heads {
     /// The bytes of the complete batches.
     pub bytes: usize,
-    /// The offset and the epoch to continue from, if any batch reaches the wanted offset.
+    /// The offset after the last complete batch, and that batch's leader epoch; `None` if no complete batch reaches the
+    /// wanted offset.
     pub next: Option<(i64, i32)>,
-    /// The size of a last batch that is cut off; 0 if its length is cut off too.
+    /// The full size of the last batch if it is cut off; 0 if its length is cut off too.
     pub cut_off_bytes: Option<u64>,
     /// What is wrong with the batch after the complete ones.
     pub error: Option<records::Error>,
@@ -62,32 +69,33 @@ pub(super) struct Heads {
 impl Heads {
     /// Reads what was returned for `offset`.
     pub fn read(bytes: &[u8], offset: i64) -> Self {
-        let (mut heads, mut before) = (Self::default(), Self::default());
+        let (mut heads, mut without_last) = (Self::default(), Self::default());
         let mut batches = Batches::new(bytes);
         for batch in batches.by_ref() {
             match batch {
                 Ok(batch) => {
-                    (before.bytes, before.next) = (heads.bytes, heads.next);
+                    (without_last.bytes, without_last.next) = (heads.bytes, heads.next);
                     heads.bytes += batch.bytes().len();
                     if batch.last_offset >= offset {
                         heads.next = Some((batch.last_offset.saturating_add(1), batch.leader_epoch));
                     }
                 }
                 Err(error) => {
-                    // No checksum covers a base offset: the wrong one may be that of the batch before.
-                    let readable = if error == records::Error::OUT_OF_ORDER { before } else { heads };
+                    // No checksum covers a base offset. If two are out of order, the former may be the wrong one, so
+                    // neither batch is used.
+                    let readable = if error == records::Error::OUT_OF_ORDER { without_last } else { heads };
                     return Self { error: Some(error), ..readable };
                 }
             }
         }
-        let started = batches.partial_batch();
-        if !started.is_empty() {
-            let length = started.get(8..12).and_then(|length| length.try_into().ok()).map(u32::from_be_bytes);
+        let cut_off = batches.partial_batch();
+        if !cut_off.is_empty() {
+            let length = cut_off.get(8..12).and_then(|length| length.try_into().ok()).map(u32::from_be_bytes);
             heads.cut_off_bytes = Some(length.map_or(0, |length| u64::from(length) + 12));
         }
         if mistakes::is_on(Mistake::StartedBatchPassed)
-            && let Some(delta) = started.get(23..27)
-            && let (Ok(base), Ok(delta)) = (started[..8].try_into(), delta.try_into())
+            && let Some(delta) = cut_off.get(23..27)
+            && let (Ok(base), Ok(delta)) = (cut_off[..8].try_into(), delta.try_into())
         {
             heads.next = Some((i64::from_be_bytes(base) + i64::from(i32::from_be_bytes(delta)) + 1, 0));
         }
@@ -98,14 +106,16 @@ impl Heads {
 /// A partition's part of a response.
 #[derive(Debug)]
 pub(super) struct Chunk {
+    /// The number of the response in [`Buffers`].
     pub buffer: u64,
     pub body: Arc<Body>,
-    /// The part of the body with the batches that were not passed yet.
+    /// The part of the body with the batches that are not completely handed on.
     pub range: Range<usize>,
+    /// Skips the batches of aborted transactions.
     pub aborted: AbortedFilter,
-    /// The partition's next offset after the chunk.
+    /// The partition's next offset after the chunk, and after a gap of compaction that follows it.
     pub end: i64,
-    /// The epoch of what is before `end`.
+    /// The leader epoch of the batch before `end`, or of the leader that reported the gap; `None` if it is not known.
     pub end_epoch: Option<i32>,
     /// The first batch, while it is being handed on.
     pub open_batch: Option<OpenBatch>,
@@ -118,11 +128,11 @@ pub(super) struct OpenBatch {
     /// The part of `held` with the records that were not handed on yet, and how many there are.
     rest: Range<usize>,
     records_left: usize,
-    /// The lowest offset that the first of them can have.
+    /// The lowest offset that the first of these records can have.
     next_offset: i64,
 }
 
-/// How far a partition was handed on.
+/// How far a partition was handed on: up to which offset, and the leader epoch of what is before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
     pub position: i64,
@@ -132,7 +142,7 @@ pub(super) struct Cursor {
 /// Why a chunk was not handed on to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Halt {
-    /// `records_max` is reached.
+    /// [`Handover::records_max`] is reached.
     Full,
     /// There is no room at present to unpack a batch.
     NoRoom,
@@ -144,7 +154,9 @@ pub(super) enum Halt {
 
 /// How records are handed on.
 pub(super) struct Handover<'a> {
+    /// The most records that `into` may have.
     pub records_max: usize,
+    /// Whether the checksums of batches are verified.
     pub checks: bool,
     pub unpack: &'a mut dyn Unpack,
     pub into: &'a mut Fetched,
@@ -162,19 +174,19 @@ impl Chunk {
             }
             let rest = body.as_slice().get(self.range.clone()).unwrap_or_default();
             let Some(batch) = Batches::new(rest).next() else {
-                as_whole(rest).into_iter().for_each(|whole| hand_on_started(whole, cursor, handover));
+                as_complete(rest).into_iter().for_each(|completed| hand_on_cut_off(completed, cursor, handover));
                 break;
             };
             let batch = batch.map_err(Halt::Damaged)?;
-            let from = cursor.position;
+            let position_before = cursor.position;
             let handed_on = self.hand_on_batch(&batch, cursor, handover);
             if handed_on.is_ok() {
                 cursor.position = cursor.position.max(batch.last_offset.saturating_add(1));
                 self.range.start += batch.bytes().len();
             }
-            if cursor.position > from {
+            if cursor.position > position_before {
                 cursor.epoch = Some(batch.leader_epoch).filter(|epoch| *epoch >= 0);
-                handover.into.pass(handover.partition, from..cursor.position, batch.leader_epoch);
+                handover.into.pass(handover.partition, position_before..cursor.position, batch.leader_epoch);
             }
             handed_on?;
         }
@@ -216,8 +228,8 @@ impl Chunk {
         Ok(())
     }
 
-    /// Opens the first batch. `None` if the batch has no records for readers, or only records below the position; its
-    /// effect on transactions counts even then.
+    /// Opens the first batch. `None` if the batch has no records for readers, or only records below the position. Even
+    /// then the filter of aborted transactions takes note of the batch.
     fn open_next_batch(
         &mut self,
         batch: &Batch<'_>,
@@ -249,7 +261,7 @@ impl Chunk {
                 (HeldBytes::Unpacked(Arc::new(unpacked)), rest)
             }
         };
-        // Places of records have 32 bits.
+        // `Fetched` notes in 32 bits where in these bytes a record is.
         if u32::try_from(held.as_slice().len()).is_err() {
             return Err(Halt::TooLarge);
         }
@@ -258,20 +270,20 @@ impl Chunk {
     }
 }
 
-/// A batch that was cut off, changed to look complete.
-fn as_whole(started: &[u8]) -> Option<Vec<u8>> {
-    if !mistakes::is_on(Mistake::StartedBatchTaken) || started.len() <= records::HEAD_BYTES {
+/// A deliberate mistake: changes a batch that was cut off so that it looks complete. `None` unless the mistake is on.
+fn as_complete(cut_off: &[u8]) -> Option<Vec<u8>> {
+    if !mistakes::is_on(Mistake::StartedBatchTaken) || cut_off.len() <= records::HEAD_BYTES {
         return None;
     }
-    let length = i32::try_from(started.len().checked_sub(12)?).ok()?;
-    let mut whole = started.to_vec();
-    whole.get_mut(8..12)?.copy_from_slice(&length.to_be_bytes());
-    Some(whole)
+    let length = i32::try_from(cut_off.len().checked_sub(12)?).ok()?;
+    let mut completed = cut_off.to_vec();
+    completed.get_mut(8..12)?.copy_from_slice(&length.to_be_bytes());
+    Some(completed)
 }
 
-/// A deliberate mistake: hands on a batch that was cut off.
-fn hand_on_started(whole: Vec<u8>, cursor: &mut Cursor, handover: &mut Handover<'_>) {
-    let held = HeldBytes::Unpacked(Arc::new(Unpacked::new(whole)));
+/// A deliberate mistake: hands on a batch that was cut off, as [`as_complete`] has changed it.
+fn hand_on_cut_off(completed: Vec<u8>, cursor: &mut Cursor, handover: &mut Handover<'_>) {
+    let held = HeldBytes::Unpacked(Arc::new(Unpacked::new(completed)));
     let Some(Ok(batch)) = Batches::new(held.as_slice()).next() else { return };
     handover.into.add_batch_part(handover.partition, batch.leader_epoch, held.clone());
     for record in batch.records(batch.payload()).map_while(Result::ok) {

@@ -1,9 +1,14 @@
-//! Checks whether a partition still holds what was read from it (KIP-320). A request to its leader queries where the
-//! epoch of the record before the next offset ends. If that epoch ends before the offset, the partition has lost its
-//! newest records.
+//! Checks whether a partition still holds what was read from it (KIP-320).
+//!
+//! Each leader of a partition has an epoch, a number, and each batch holds the epoch of the leader that appended it. A
+//! request asks the leader at which offset an epoch ends: that of the record before the next offset to fetch. If the
+//! epoch ends before that offset, the partition has lost its newest records.
 //!
 //! The request is sent when reading starts, and whenever the leader or its epoch changes: within one epoch, a leader
 //! loses no records. If the broker does not offer the request, nothing is checked.
+//!
+//! A *slot* is what the fetcher knows of one partition. Its *turn* is a number that changes whenever responses to its
+//! earlier requests must no longer count.
 
 use std::time::Instant;
 
@@ -34,7 +39,7 @@ const PARTITION_BYTES_MIN: usize = 18;
 const CONSUMER_REPLICA_ID: i32 = -1;
 
 impl Fetcher {
-    /// Requests from a broker where the epochs of these unchecked slots end, unless such a request is pending.
+    /// Asks a broker where the epochs of these unchecked slots end, unless such a request to it is pending.
     pub(super) fn request_epochs(&mut self, node_id: i32, unchecked: &[u32], brokers: &mut Brokers, now: Instant) {
         let Some(node) = self.nodes.get_mut(&node_id).filter(|node| !node.has_epoch_request) else { return };
         let Some(versions) = brokers.ensure_ready(node_id, Use::Control, now) else {
@@ -78,7 +83,7 @@ impl Fetcher {
         self.pending_requests.insert(request_id, PendingRequest::Epochs { node: node_id, asked });
     }
 
-    /// Requests these slots' epochs again after a back-off.
+    /// Asks for these slots' epochs again after a back-off; not for slots that are in another turn by now.
     pub(super) fn retry_epochs(&mut self, asked: &AskedEpochs, now: Instant) {
         for (slot_id, (turn, ..)) in asked {
             if let Some(slot) = self.slots.get_mut(slot_id).filter(|slot| slot.turn == *turn) {
@@ -111,6 +116,7 @@ impl Fetcher {
             if end.error_code != code::NONE {
                 self.handle_refusal(slot_id, end.error_code, brokers, now);
             } else if end.found_epoch < 0 || end.end_offset < 0 {
+                // The leader does not know the epoch.
                 let since = *slot.unknown_since.get_or_insert(now);
                 slot.back_off(NO_ERROR_CODE, &self.settings, now);
                 if now.duration_since(since) >= self.settings.unknown_epoch_wait {

@@ -1,5 +1,6 @@
-//! What is handed on: the responses' own buffers, unpacked batches, and where in them the records are. Nothing is
-//! copied; the list of places keeps its memory.
+//! What is handed on, that is, returned to the fetcher's caller: the responses' own buffers, unpacked batches, and a
+//! list of *places*, which say where in these bytes the records are. Records are not copied; the list keeps its memory
+//! when it is cleared.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,31 +27,38 @@ impl HeldBytes {
     }
 }
 
-/// Consecutive records of one batch.
+/// Consecutive records of one batch: all of them, or those that were handed on together.
 #[derive(Debug)]
 struct BatchPart {
+    /// Index into [`Fetched::partitions`].
     partition: u32,
     leader_epoch: i32,
+    /// The bytes that contain the records.
     held: HeldBytes,
 }
 
-/// Where a record is. Each pair is a start, counted from the beginning of its batch part's `held`, and a length.
+/// Where a record is. Each pair is a start, counted from the beginning of its batch part's `held`, and a length, which
+/// is [`NULL`] for a key or a value that is null.
 #[derive(Clone, Copy, Debug)]
 struct RecordPlace {
+    /// Index into `Fetched::batch_parts`.
     batch_part: u32,
     offset: i64,
     timestamp: i64,
     key: (u32, u32),
     value: (u32, u32),
     header_count: u32,
+    /// Where the headers start, after their count. They end where the tail ends.
     headers_at: u32,
+    /// From the length of the key to the end of the headers: see [`RawRecord::tail`].
     tail: (u32, u32),
 }
 
 /// The length that means null.
 const NULL: u32 = u32::MAX;
 
-/// Consecutive offsets that were passed in one leader's epoch: records, aborted records, markers and gaps.
+/// Consecutive offsets that the partition's position has moved over, all in one leader's epoch: those of records, of
+/// aborted records, of transaction markers, and gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
     /// Index into [`Fetched::partitions`].
@@ -59,7 +67,7 @@ pub struct Passed {
     pub first: i64,
     /// The offset after the last.
     pub next: i64,
-    /// The epoch of the leader that wrote there, -1 if it is not known.
+    /// The epoch of the leader that appended them, or that reported the gap; -1 if it is not known.
     pub leader_epoch: i32,
 }
 
@@ -75,7 +83,7 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// The partitions that something was handed on from, even if only a marker.
+    /// The partitions of the records, and perhaps others: of one, only a transaction marker may have been passed.
     pub fn partitions(&self) -> &[TopicPartition] {
         &self.partitions
     }
@@ -114,7 +122,7 @@ impl Fetched {
         self.batch_parts.get(self.places.get(index)?.batch_part as usize)
     }
 
-    /// A record, borrowed from its response.
+    /// A record, borrowed from its response or its unpacked batch; `None` if there are not that many records.
     pub fn record(&self, index: usize) -> Option<RawRecord<'_>> {
         let place = self.places.get(index)?;
         let bytes = self.batch_parts.get(place.batch_part as usize)?.held.as_slice();
@@ -138,7 +146,7 @@ impl Fetched {
         (0..self.len()).filter_map(|index| Some((self.source(index)?, self.record(index)?)))
     }
 
-    /// The offsets that were passed, with their leaders' epochs, in order.
+    /// The offsets that the positions have moved over, with their leaders' epochs; each partition's are in order.
     pub fn passed(&self) -> &[Passed] {
         &self.passed
     }
@@ -164,7 +172,7 @@ impl Fetched {
         self.partitions.len() - 1
     }
 
-    /// Adds a part of a batch. `held`: the bytes that contain the records added next.
+    /// Adds a part of a batch, to which the records that are added next belong. `held`: the bytes that contain them.
     pub(super) fn add_batch_part(&mut self, partition: usize, leader_epoch: i32, held: HeldBytes) {
         self.batch_parts.push(BatchPart { partition: partition as u32, leader_epoch, held });
     }
@@ -186,7 +194,7 @@ impl Fetched {
         });
     }
 
-    /// Notes that offsets of a partition were passed.
+    /// Notes that a partition's position has moved over these offsets.
     pub(super) fn pass(&mut self, partition: usize, offsets: Range<i64>, leader_epoch: i32) {
         match self.passed.last_mut() {
             Some(last)

@@ -2,9 +2,10 @@
 //!
 //! [`Fetcher::poll`] handles brokers' responses and sends requests: to each broker that leads a partition being read,
 //! one Fetch at a time, in a session (KIP-227); the next one is sent as soon as the response has arrived.
-//! [`Fetcher::take`] hands on what was fetched: the responses' own buffers, and where in them the records are.
+//! [`Fetcher::take`] hands on what was fetched, that is, returns it to the caller: the responses' own buffers, and
+//! where in them the records are. A partition's *position* is the offset up to which it was handed on.
 //!
-//! - `slot`: a partition: its offsets, what is buffered, its trouble
+//! - `slot`: a partition as the fetcher sees it: its offsets, what is buffered, its trouble
 //! - `node`: a broker: its session, and its pending requests
 //! - `requests`: which requests to send; `responses`: handles responses; `epochs`: whether a partition still holds the
 //!   records that were read from it (KIP-320)
@@ -15,8 +16,8 @@
 //! - A partition's committed records are handed on in order, each once, from the offset at which it was started. Its
 //!   position never passes a committed record that was not handed on.
 //! - A response counts for a partition only if it is for the offset wanted now, from the leader known now, and was
-//!   requested since the last start. A start, a pause, a new leader or a repeated fetch begins a new `turn` of the
-//!   partition, and responses to requests of an earlier turn are dropped.
+//!   requested since the last start. Each partition has the number of its `turn`, a new one after a start, a pause, a
+//!   change of leader, or when records have to be fetched again. Responses to requests of an earlier turn are dropped.
 //! - If the epoch of the last batch is known, nothing is fetched from a leader before it has confirmed that it holds
 //!   what was read so far, unless it does not offer the request for that (see `epochs`). Every request names the
 //!   leader's epoch, so that no other leader responds.
@@ -28,7 +29,8 @@
 //! of other partitions does not, as these may have used up its bytes. But a leader whose high watermark is not in its
 //! local log also returns nothing, until a follower has fetched from it (`LocalLog.read`), and so does one whose offset
 //! index is damaged. So before the position moves over the gap, the leader is asked again, for this partition alone and
-//! at least [`CONFIRMED_AFTER`] later, and then the last offset of the gap is probed.
+//! at least [`CONFIRMED_AFTER`] later. Then the last offset of the gap is *probed*: it is requested, also alone, and
+//! the leader must return no record with this offset.
 //!
 //! **Failure**: after a temporary failure (a leader moves, a broker is gone, a session is lost) the request is
 //! repeated. A permanent one becomes the partition's [`Trouble`], which is returned after everything before it was
@@ -61,7 +63,8 @@ pub use settings::{CONFIRMED_AFTER, FetchSettings};
 use slot::{Phase, Slot};
 pub use trouble::Trouble;
 
-/// A partition is requested alone after responses with other partitions' records have left it out for this long.
+/// A partition is requested alone after responses have left it out for this long: they had records of other partitions
+/// only, so they do not show whether this one has any.
 const ALONE_AFTER: Duration = Duration::from_millis(100);
 /// A broker that has records is expected to return them within this time of the request.
 const MORE_WITHIN: Duration = Duration::from_millis(50);
@@ -78,8 +81,9 @@ pub struct Fetcher {
     /// The slots' ids in the order of topic and partition, in which requests name them.
     order: Vec<u32>,
     next_slot_id: u32,
-    /// The number of the last turn.
+    /// The number of the last turn of any partition.
     last_turn: u64,
+    /// By the brokers' numbers.
     nodes: BTreeMap<i32, Node>,
     pending_requests: HashMap<RequestId, PendingRequest>,
     buffers: Buffers,
@@ -90,12 +94,13 @@ pub struct Fetcher {
     /// Topics whose last partition was removed, and that [`Brokers`] has not been asked to forget yet. A partition of
     /// the topic may have been added again since.
     unwanted: Vec<Arc<str>>,
+    /// Buffers that were handed on and came back: the next poll returns them to [`Brokers`].
     spare: Vec<Vec<u8>>,
     /// Whether something has changed since [`Fetcher::send_requests`] last ran.
     has_changed: bool,
-    /// When a request may be due even if nothing happens before.
+    /// When a request may be due even if nothing happens before; `None` if there is no such time.
     wakes_at: Option<Instant>,
-    /// Whether a leader is unknown or a broker is not ready.
+    /// Whether a leader is unknown or a broker is not ready: then each poll attempts to send requests.
     is_waiting: bool,
 }
 
@@ -217,8 +222,8 @@ impl Fetcher {
         self.wakes_at
     }
 
-    /// Hands on at most `records_max` records, from the partitions in turn, and replaces what `into` held. Compressed
-    /// batches are unpacked one by one; a batch for which there is no room waits.
+    /// Hands on at most `records_max` records, and replaces what `into` held. Partitions with records are served round
+    /// robin, across calls too. Compressed batches are unpacked one by one; a batch for which there is no memory waits.
     pub fn take(&mut self, records_max: usize, unpack: &mut dyn Unpack, into: &mut Fetched, now: Instant) {
         into.release(&mut self.spare);
         self.spare.truncate(SPARE_MAX);

@@ -1,4 +1,8 @@
-//! A broker as the fetcher sees it: its fetch session (KIP-227), and its pending requests.
+//! A broker, or *node*, as the fetcher sees it: its fetch session (KIP-227), and its pending requests. In a session the
+//! broker remembers what was requested of each partition, so that a request names only what has changed.
+//!
+//! A *slot* is what the fetcher knows of one partition, by a number. A slot's *turn* is a number too; it changes
+//! whenever responses to the slot's earlier requests must no longer count.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -11,7 +15,7 @@ use crate::record::TopicPartition;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub name: TopicPartition,
-    /// The partition's turn.
+    /// The slot's turn.
     pub turn: u64,
     pub offset: i64,
     pub leader_epoch: i32,
@@ -37,13 +41,14 @@ pub(super) type Targets = BTreeMap<u32, Target>;
 pub(super) enum PendingRequest {
     /// A fetch in the broker's session.
     Fetch { node: i32, session: Session, asked_at: Instant },
-    /// A fetch of one partition, outside the session, from the wanted offset or from a probed one.
+    /// A fetch of one partition, outside the session: from the wanted offset; or, if `probed` is given, from that
+    /// offset, to learn whether there is a record with it.
     Alone { node: i32, targets: Targets, probed: Option<i64>, asked_at: Instant },
     /// A request for the ends of epochs.
     Epochs { node: i32, asked: AskedEpochs },
 }
 
-/// A broker.
+/// A broker from which partitions are fetched.
 #[derive(Debug)]
 pub(super) struct Node {
     /// The session of the next request.
@@ -56,6 +61,7 @@ pub(super) struct Node {
     pub has_epoch_request: bool,
     /// When the next fetch may be sent.
     pub retry_at: Option<Instant>,
+    /// How many fetches in a row have failed.
     failures: u32,
     /// When the last response to a fetch arrived.
     pub last_response_at: Option<Instant>,
@@ -80,7 +86,7 @@ impl Node {
         }
     }
 
-    /// A request has failed: the broker may or may not have advanced the session, so it is reopened.
+    /// A fetch has failed: the broker may or may not have advanced the session, so the next fetch opens a new one.
     pub fn fail(&mut self, settings: &FetchSettings, now: Instant) {
         self.session = self.session.reopen();
         self.targets.clear();
@@ -88,16 +94,16 @@ impl Node {
         self.retry_at = Some(now + settings.backoff_after(self.failures));
     }
 
-    /// The broker does not have the session: it is reopened, at once unless that has just been tried.
+    /// The broker does not have the session: the next fetch opens a new one, at once unless the last fetch failed too.
     pub fn lose_session(&mut self, settings: &FetchSettings, now: Instant) {
-        let again = self.failures > 0;
+        let failed_before = self.failures > 0;
         self.fail(settings, now);
-        if !again {
+        if !failed_before {
             self.retry_at = None;
         }
     }
 
-    /// A request has succeeded.
+    /// A fetch has succeeded.
     pub fn succeed(&mut self) {
         (self.failures, self.retry_at) = (0, None);
     }

@@ -1,4 +1,7 @@
-//! What to request from which broker.
+//! What to request from which broker, or *node*.
+//!
+//! A *slot* is what the fetcher knows of one partition. A slot's *turn* is a number that changes whenever responses to
+//! its earlier requests must no longer count.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,18 +15,18 @@ use super::node::{Node, PendingRequest, Target, Targets};
 use super::slot::Slot;
 use super::{Fetcher, Phase, Trouble};
 
-/// How long metadata may deny access to a topic before that counts: it may be older than the permission, and is
-/// requested again with back-off.
+/// How long metadata may say that access to a topic is denied before its partitions fail: the metadata may be older
+/// than the permission, and is requested again with back-off.
 const DENIED_WAIT: Duration = Duration::from_secs(2);
 
-/// What a partition wants from its leader.
+/// What a partition needs next from its leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     /// To know whether the leader holds what was read.
     Check,
     /// Records.
     Fetch,
-    /// Records, in a request of its own that also shows whether there are any.
+    /// Records, in a request for this partition alone: if its response is empty, the leader has no records to return.
     Alone,
 }
 
@@ -33,25 +36,25 @@ impl Fetcher {
         (self.is_waiting, self.wakes_at) = (false, None);
         let mut wishes: BTreeMap<i32, Vec<(u32, Wish)>> = BTreeMap::new();
         let reading = self.slots.values().filter(|slot| slot.phase == Phase::Reading).count();
-        let share = self.settings.buffered_bytes_max / reading.max(1);
+        let bytes_share = self.settings.buffered_bytes_max / reading.max(1);
         let order = std::mem::take(&mut self.order);
         for id in &order {
-            if let Some((node, wish)) = self.wish(*id, share, brokers, now) {
+            if let Some((node, wish)) = self.wish(*id, bytes_share, brokers, now) {
                 wishes.entry(node).or_default().push((*id, wish));
             }
         }
         self.order = order;
         for (node, wishes) in wishes {
             self.nodes.entry(node).or_insert_with(Node::new);
-            let with = |wish| wishes.iter().filter(move |(_, other)| *other == wish).map(|(id, _)| *id);
-            let unchecked: Vec<u32> = with(Wish::Check).collect();
+            let slots_with = |wish| wishes.iter().filter(move |(_, other)| *other == wish).map(|(id, _)| *id);
+            let unchecked: Vec<u32> = slots_with(Wish::Check).collect();
             if !unchecked.is_empty() {
                 self.request_epochs(node, &unchecked, brokers, now);
             }
             // Includes partitions that are to be requested alone.
             let wanted: Vec<u32> = wishes.iter().filter(|(_, wish)| *wish != Wish::Check).map(|(id, _)| *id).collect();
             if !wanted.is_empty() {
-                let alone = with(Wish::Alone).next();
+                let alone = slots_with(Wish::Alone).next();
                 self.fetch(node, wanted, alone, brokers, now);
             }
         }
@@ -62,8 +65,9 @@ impl Fetcher {
         self.wakes_at = Some(self.wakes_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// What a partition wants, and from which broker. `share`: how many of its bytes may be buffered.
-    fn wish(&mut self, id: u32, share: usize, brokers: &mut Brokers, now: Instant) -> Option<(i32, Wish)> {
+    /// What a partition needs next, and from which broker; `None` if nothing can be requested now. `bytes_share`: how
+    /// many of its bytes may be buffered.
+    fn wish(&mut self, id: u32, bytes_share: usize, brokers: &mut Brokers, now: Instant) -> Option<(i32, Wish)> {
         let is_full = self.buffers.bytes() >= self.settings.buffered_bytes_max;
         let turn = self.new_turn_number();
         let slot = self.slots.get_mut(&id)?;
@@ -83,7 +87,7 @@ impl Fetcher {
         if !slot.is_checked {
             return Some((leader.node, Wish::Check));
         }
-        if is_full || (slot.buffered > 0 && slot.buffered >= share) {
+        if is_full || (slot.buffered > 0 && slot.buffered >= bytes_share) {
             return None;
         }
         match slot.alone_at {
@@ -98,8 +102,8 @@ impl Fetcher {
     fn note_leaderless(&mut self, id: u32, brokers: &mut Brokers, now: Instant) {
         let Some(slot) = self.slots.get_mut(&id) else { return };
         let topic = &slot.name.topic;
-        let is_beyond = |count| slot.name.partition < 0 || count as u64 <= slot.name.partition as u64;
-        let is_missing = || brokers.partition_count(topic).is_some_and(is_beyond);
+        let is_beyond_last = |count| slot.name.partition < 0 || count as u64 <= slot.name.partition as u64;
+        let is_missing = || brokers.partition_count(topic).is_some_and(is_beyond_last);
         let code = match brokers.topic_error(topic) {
             Some(TOPIC_AUTHORIZATION_FAILED) => TOPIC_AUTHORIZATION_FAILED,
             Some(UNKNOWN_TOPIC_OR_PARTITION) => UNKNOWN_TOPIC_OR_PARTITION,
@@ -118,16 +122,16 @@ impl Fetcher {
         retry_at.into_iter().for_each(|at| self.wake_at(at));
     }
 
-    /// Fetches `wanted` from a broker, unless a fetch from it is pending. `alone`: the partition to request first, on
-    /// its own.
-    fn fetch(&mut self, id: i32, wanted: Vec<u32>, alone: Option<u32>, brokers: &mut Brokers, now: Instant) {
-        let Some(node) = self.nodes.get_mut(&id).filter(|node| node.fetching_since.is_none()) else { return };
+    /// Fetches the slots `wanted` from a broker, unless a fetch from it is pending. `alone`: a slot that is requested
+    /// first, by a request of its own; the others then wait for the response.
+    fn fetch(&mut self, node_id: i32, wanted: Vec<u32>, alone: Option<u32>, brokers: &mut Brokers, now: Instant) {
+        let Some(node) = self.nodes.get_mut(&node_id).filter(|node| node.fetching_since.is_none()) else { return };
         if let Some(at) = node.retry_at.filter(|at| *at > now) {
             self.wake_at(at);
             return;
         }
-        let Some(versions) = brokers.ensure_ready(id, Use::Fetch, now) else {
-            self.note_unready(id, brokers, now);
+        let Some(versions) = brokers.ensure_ready(node_id, Use::Fetch, now) else {
+            self.note_unready(node_id, brokers, now);
             return;
         };
         if versions.pick(fetch::API_KEY, fetch::VERSION..=fetch::VERSION).is_none() {
@@ -139,68 +143,73 @@ impl Fetcher {
         node.requests = node.requests.wrapping_add(1);
         let buffer = brokers.buffer();
         let (pending, body, wait) = match alone {
-            Some(slot) => self.fetch_alone(id, slot, buffer, now),
-            None => self.fetch_in_session(id, wanted, buffer, now),
+            Some(slot_id) => self.fetch_alone(node_id, slot_id, buffer, now),
+            None => self.fetch_in_session(node_id, wanted, buffer, now),
         };
         let request = Request { api_key: fetch::API_KEY, version: fetch::VERSION, body: body.into() };
         let timeout = wait + self.settings.request_timeout;
-        let request_id = brokers.send(id, Use::Fetch, request, timeout, now);
+        let request_id = brokers.send(node_id, Use::Fetch, request, timeout, now);
         self.pending_requests.insert(request_id, pending);
     }
 
-    /// Writes a request for one partition, outside the session: its response shows whether there are records.
+    /// Writes a request for one partition, outside the session: its response shows whether there are records. If the
+    /// slot has an offset to probe (see `slot`), the request is for that offset. Also returns how long the broker may
+    /// wait for records.
     fn fetch_alone(
         &mut self,
-        node: i32,
-        id: u32,
+        node_id: i32,
+        slot_id: u32,
         buffer: Vec<u8>,
         asked_at: Instant,
     ) -> (PendingRequest, Vec<u8>, Duration) {
         let mut targets = Targets::new();
         let mut limits = self.limits();
         limits.max_wait_ms = 0;
-        let slot = self.slots.get_mut(&id);
+        let slot = self.slots.get_mut(&slot_id);
         let target = slot.and_then(|slot| {
             slot.alone_at = None;
-            target(slot)
+            target_of(slot)
         });
         limits.bytes_max = limits.bytes_max.max(target.as_ref().map_or(0, |target| target.bytes_max));
-        let probed = self.slots.get(&id).and_then(Slot::probe);
+        let probed = self.slots.get(&slot_id).and_then(Slot::probe);
         let mut request = fetch::Request::new(buffer, limits, Session::NONE);
         if let Some(target) = target {
             let offset = probed.unwrap_or(target.offset);
-            request.want(&target.name.topic, FetchPartition { offset, ..wanted(&target) });
-            targets.insert(id, target);
+            request.want(&target.name.topic, FetchPartition { offset, ..fetch_partition(&target) });
+            targets.insert(slot_id, target);
         }
-        (PendingRequest::Alone { node, targets, probed, asked_at }, request.finish(), Duration::ZERO)
+        (PendingRequest::Alone { node: node_id, targets, probed, asked_at }, request.finish(), Duration::ZERO)
     }
 
     /// Writes the next request of a session: what has changed since the last one, or everything if it is the first.
+    /// Also returns how long the broker may wait for records.
     fn fetch_in_session(
         &mut self,
-        id: i32,
-        mut ids: Vec<u32>,
+        node_id: i32,
+        mut slot_ids: Vec<u32>,
         buffer: Vec<u8>,
         asked_at: Instant,
     ) -> (PendingRequest, Vec<u8>, Duration) {
         let mut limits = self.limits();
         let Self { nodes, slots, settings, .. } = self;
-        let node = nodes.entry(id).or_insert_with(Node::new);
+        let node = nodes.entry(node_id).or_insert_with(Node::new);
         let is_first = node.session.epoch <= 0;
         if is_first {
             node.targets.clear();
-            // Without a session the broker always begins with the partition named first: each request rotates them.
-            let rotation = node.requests.checked_rem(ids.len()).unwrap_or(0);
-            ids.rotate_left(rotation);
+            // Without a session the broker always begins with the partition named first, so each request begins with
+            // another one.
+            let rotation = node.requests.checked_rem(slot_ids.len()).unwrap_or(0);
+            slot_ids.rotate_left(rotation);
         }
-        let targets: BTreeMap<u32, Target> = ids.iter().filter_map(|id| Some((*id, target(slots.get(id)?)?))).collect();
+        let targets: BTreeMap<u32, Target> =
+            slot_ids.iter().filter_map(|id| Some((*id, target_of(slots.get(id)?)?))).collect();
         limits.bytes_max = targets.values().map(|target| target.bytes_max).max().unwrap_or(0).max(limits.bytes_max);
         let mut request = fetch::Request::new(buffer, limits, node.session);
-        for id in &ids {
+        for id in &slot_ids {
             let Some(target) = targets.get(id) else { continue };
             // Turns are internal to the fetcher: the broker is not told of a new one.
             if node.targets.get(id).is_none_or(|before| !before.is_same_to_broker(target)) {
-                request.want(&target.name.topic, wanted(target));
+                request.want(&target.name.topic, fetch_partition(target));
             }
         }
         for target in node.targets.iter().filter(|(id, _)| !targets.contains_key(id)).map(|(_, target)| target) {
@@ -210,7 +219,7 @@ impl Fetcher {
             }
         }
         node.targets = targets;
-        (PendingRequest::Fetch { node: id, session: node.session, asked_at }, request.finish(), settings.max_wait)
+        (PendingRequest::Fetch { node: node_id, session: node.session, asked_at }, request.finish(), settings.max_wait)
     }
 
     fn limits(&self) -> Limits {
@@ -219,26 +228,26 @@ impl Fetcher {
     }
 
     /// A broker is not ready for requests. If that lasts, other brokers may lead its partitions by now.
-    pub(super) fn note_unready(&mut self, id: i32, brokers: &mut Brokers, now: Instant) {
+    pub(super) fn note_unready(&mut self, node_id: i32, brokers: &mut Brokers, now: Instant) {
         self.is_waiting = true;
-        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let Some(node) = self.nodes.get_mut(&node_id) else { return };
         let since = *node.unready_since.get_or_insert(now);
         if now.duration_since(since) >= self.settings.backoff_max {
             node.unready_since = Some(now);
-            self.doubt_all(id, brokers, now);
+            self.doubt_all(node_id, brokers, now);
         }
     }
 
-    /// Asks again who leads this broker's partitions: other brokers may lead them by now.
-    pub(super) fn doubt_all(&mut self, node: i32, brokers: &mut Brokers, now: Instant) {
+    /// Doubts this broker as the leader of its partitions: metadata is requested again, as others may lead them by now.
+    pub(super) fn doubt_all(&mut self, node_id: i32, brokers: &mut Brokers, now: Instant) {
         for slot in self.slots.values().filter(|slot| slot.phase == Phase::Reading) {
-            if slot.leader.is_some_and(|leader| leader.node == node) {
+            if slot.leader.is_some_and(|leader| leader.node == node_id) {
                 brokers.doubt_leader(&slot.name.topic, slot.name.partition, slot.leader, now);
             }
         }
     }
 
-    /// Stops reading these partitions.
+    /// Stops reading these partitions, because of `trouble`.
     pub(super) fn fail_all(&mut self, ids: &[u32], trouble: Trouble) {
         for id in ids {
             if let Some(slot) = self.slots.get_mut(id) {
@@ -248,14 +257,15 @@ impl Fetcher {
     }
 }
 
-/// What to request of a partition now.
-fn target(slot: &Slot) -> Option<Target> {
+/// What to request of a partition now; `None` if its leader is not known.
+fn target_of(slot: &Slot) -> Option<Target> {
     let leader_epoch = if mistakes::is_on(Mistake::LeaderEpochIgnored) { -1 } else { slot.leader?.epoch };
     let name = slot.name.clone();
     Some(Target { name, turn: slot.turn, offset: slot.next_offset, leader_epoch, bytes_max: slot.bytes_max })
 }
 
-fn wanted(target: &Target) -> FetchPartition {
+/// The partition's part of a request.
+fn fetch_partition(target: &Target) -> FetchPartition {
     FetchPartition {
         partition: target.name.partition,
         leader_epoch: target.leader_epoch,

@@ -1,4 +1,8 @@
 //! Handles brokers' responses.
+//!
+//! A *slot* is what the fetcher knows of one partition, by a number. A partition is requested *alone* by a request for
+//! nothing else, whose response shows whether the leader has records to return. To *probe* an offset is to request it
+//! alone, to learn whether there is a record with this offset (see `fetcher`, "A gap at the end").
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,7 +23,7 @@ use super::node::{PendingRequest, Targets};
 use super::slot::{NO_ERROR_CODE, Reported};
 use super::{ALONE_AFTER, Fetcher, Phase, Trouble};
 
-/// How long leaders must keep saying that they lack an offset before they are believed.
+/// How long leaders must keep responding that an offset is out of range before they are believed.
 const RANGE_WAIT: Duration = Duration::from_millis(500);
 
 /// The fetch that a response is for.
@@ -39,7 +43,8 @@ fn base_offset(records: &[u8]) -> Option<i64> {
 
 /// A partition's part of a response, to be buffered.
 struct Part {
-    id: u32,
+    slot_id: u32,
+    /// Where in the response's body the batches are.
     range: Range<usize>,
     aborted: Vec<AbortedTransaction>,
     heads: Heads,
@@ -95,13 +100,14 @@ impl Fetcher {
     }
 
     /// A fetch has failed: it is unknown how far the broker's session got, and whether the broker is still there.
-    fn fail_node(&mut self, id: i32, brokers: &mut Brokers, now: Instant) {
+    fn fail_node(&mut self, node_id: i32, brokers: &mut Brokers, now: Instant) {
         let settings = Arc::clone(&self.settings);
-        self.with_node(id, |node| node.fail(&settings, now));
-        self.doubt_all(id, brokers, now);
+        self.with_node(node_id, |node| node.fail(&settings, now));
+        self.doubt_all(node_id, brokers, now);
     }
 
-    /// Handles a response to a fetch of `targets`. Returns whether the session continues.
+    /// Handles a response to a fetch of `targets`. Returns whether the session continues; for a request outside the
+    /// session, whether the response was usable.
     fn handle_fetch(
         &mut self,
         sent: SentFetch,
@@ -139,23 +145,24 @@ impl Fetcher {
         true
     }
 
-    /// Whether `targets` holds the request that a partition would make now.
+    /// Whether `targets` requests of a partition what would be requested of it now, so that the response counts.
     fn is_current(&self, id: u32, targets: &Targets) -> bool {
         let Some(slot) = self.slots.get(&id).filter(|slot| slot.phase == Phase::Reading) else { return false };
         slot.is_wanted_by(targets.get(&id)) || mistakes::is_on(Mistake::ResponseMatchedWrongly)
     }
 
-    /// Handles the session part of a response. Returns whether the session continues.
+    /// Handles the response's error and session id. Returns whether the session continues; for a request outside the
+    /// session (`session` is `None`), whether the response has no error.
     fn handle_session(
         &mut self,
-        id: i32,
+        node_id: i32,
         session: Option<Session>,
         response: &Response<'_>,
         brokers: &mut Brokers,
         now: Instant,
     ) -> bool {
         let settings = Arc::clone(&self.settings);
-        let Some(node) = self.nodes.get_mut(&id) else { return false };
+        let Some(node) = self.nodes.get_mut(&node_id) else { return false };
         match response.error {
             0 => {}
             FETCH_SESSION_ID_NOT_FOUND | INVALID_FETCH_SESSION_EPOCH => {
@@ -163,7 +170,7 @@ impl Fetcher {
                 return false;
             }
             _ => {
-                self.fail_node(id, brokers, now);
+                self.fail_node(node_id, brokers, now);
                 return false;
             }
         }
@@ -181,8 +188,9 @@ impl Fetcher {
         true
     }
 
-    /// Handles a partition's part of a response, and returns the batches to buffer. `probed`: the offset that was
-    /// probed; `empty_asked_at`: when the request was sent, if the response has no records of any partition.
+    /// Handles a partition's part of a response, and returns the batches to buffer; `None` if there are none. `probed`:
+    /// the offset that was probed. `empty_asked_at`: when the request was sent, if the response has no records of any
+    /// partition.
     fn handle_partition(
         &mut self,
         id: u32,
@@ -205,10 +213,11 @@ impl Fetcher {
         slot.succeed();
         let (high, stable) = (partition.high_watermark, partition.last_stable_offset);
         slot.reported = Some(Reported { high, stable, start: partition.log_start_offset });
-        // If the wanted offset was itself probed, the records returned are the wanted ones.
+        // If the probed offset is the wanted one, records that were returned are the wanted ones: as without a probe.
         let probed = probed.filter(|offset| partition.records.is_empty() || *offset > slot.next_offset);
         let begins_after = |offset| base_offset(partition.records).is_some_and(|base| base > offset);
         if partition.records.is_empty() || probed.is_some_and(begins_after) {
+            // The response to a probe shows that there is no record at the probed offset, whatever else it contains.
             let is_believed = probed.is_some() || mistakes::is_on(Mistake::EmptinessBelieved);
             match empty_asked_at.or(is_believed.then_some(now)) {
                 Some(asked_at) => slot.note_gap(probed, asked_at, now),
@@ -235,7 +244,7 @@ impl Fetcher {
         }
         let bytes = if mistakes::is_on(Mistake::StartedBatchTaken) { partition.records.len() } else { heads.bytes };
         let range = partition.records_at..partition.records_at + bytes;
-        Some(Part { id, range, aborted: partition.aborted.iter().collect(), heads })
+        Some(Part { slot_id: id, range, aborted: partition.aborted.iter().collect(), heads })
     }
 
     /// A response has no usable batch: its first one is cut off, cannot be read, or ends before the wanted offset.
@@ -244,7 +253,8 @@ impl Fetcher {
         let offset = slot.next_offset;
         match (heads.error, heads.cut_off_bytes) {
             (Some(error), _) => slot.note_unreadable(offset, error, &self.settings, now),
-            // A broker from before KIP-74, or a proxy, does not return a large batch whole.
+            // Brokers from before KIP-74, and some proxies, do not return a large batch whole: more bytes are
+            // requested.
             (None, Some(bytes)) => {
                 let doubled = slot.bytes_max.saturating_mul(2);
                 let wanted = i32::try_from(bytes).unwrap_or(i32::MAX).max(doubled);
@@ -272,9 +282,9 @@ impl Fetcher {
                 slot.fail(Trouble::Denied);
                 brokers.doubt_leader(&slot.name.topic, slot.name.partition, slot.leader, now);
             }
-            // Probably temporary: this broker was replaced as the leader, has not noticed and lacks the offset; or it
+            // Probably temporary. The broker was replaced as the leader, has not noticed, and lacks the offset; or it
             // knows that another broker leads the partition; or it does not know yet that it leads the partition
-            // itself; or it has trouble of its own.
+            // itself; or it has another problem.
             code => {
                 slot.back_off(code, &self.settings, now);
                 let since = slot.refusal.map_or(now, |(since, _)| since);
@@ -289,8 +299,8 @@ impl Fetcher {
         }
     }
 
-    /// Has each partition that the response does not name, but that may have records, requested alone at `alone_at`: a
-    /// session's response names only partitions that have changed.
+    /// Sets the time for requesting partitions alone: those of `targets` that the response does not name, but that may
+    /// have records. A session's response names only partitions that have changed.
     fn note_unnamed(&mut self, targets: &Targets, named: &BTreeSet<u32>, alone_at: Instant) {
         for id in targets.keys().filter(|id| !named.contains(id)) {
             if self.is_current(*id, targets)
@@ -301,7 +311,7 @@ impl Fetcher {
         }
     }
 
-    /// Buffers these parts of a response. If `parts` is empty, the response's memory goes back to the connections.
+    /// Buffers these parts of a response. If `parts` is empty, the response's memory is reused for other responses.
     fn buffer(&mut self, parts: Vec<Part>, body: Body, brokers: &mut Brokers) {
         if parts.is_empty() {
             brokers.recycle(body.into_buffer());
@@ -314,7 +324,7 @@ impl Fetcher {
             if !part.aborted.is_empty() {
                 aborted.begin(part.aborted);
             }
-            let (Some(slot), Some((end, epoch))) = (self.slots.get_mut(&part.id), part.heads.next) else {
+            let (Some(slot), Some((end, epoch))) = (self.slots.get_mut(&part.slot_id), part.heads.next) else {
                 self.buffers.release(buffer);
                 continue;
             };
@@ -331,7 +341,7 @@ impl Fetcher {
             });
             if !slot.is_ready {
                 slot.is_ready = true;
-                self.ready.push_back(part.id);
+                self.ready.push_back(part.slot_id);
             }
         }
     }

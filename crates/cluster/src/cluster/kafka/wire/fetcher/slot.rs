@@ -1,7 +1,14 @@
-//! A partition: its offsets, what is buffered, and its trouble.
+//! A partition as the fetcher sees it: its offsets, what is buffered, and its trouble, the reason why it is not read
+//! any further.
 //!
-//! Invariant: responses to requests from before a `turn` do not count in it. A turn begins whenever what is wanted
-//! changes for another reason than a fetch: a start, a pause, another leader, a refetch.
+//! - To *hand on* records is to return them to the fetcher's caller.
+//! - A *turn* is a number, and a new one whenever the wanted offset or leader changes for another reason than what was
+//!   fetched: a start, a pause, another leader, records that have to be fetched again. Responses to requests of an
+//!   earlier turn do not count.
+//! - A *gap* is a range of offsets without records, left by compaction. Before the partition is read on after it, its
+//!   last offset is *probed*: requested alone, to see whether there is a record after all.
+//! - The *epoch before* an offset is the leader epoch of the batch before it, or of the leader that reported the gap
+//!   before it. A leader is asked whether it still holds everything up to there (see `epochs`).
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -17,10 +24,10 @@ use super::settings::{CONFIRMED_AFTER, FetchSettings};
 use super::trouble::Trouble;
 use crate::record::TopicPartition;
 
-/// How many times an unreadable batch is fetched before it counts as damaged: it may have been damaged in transit.
+/// How many times an unreadable batch is fetched before it counts as damaged in the log, not only in transit.
 const DAMAGED_MAX: u32 = 3;
 
-/// Noted by [`Slot::back_off`] if no broker has returned an error code.
+/// What [`Slot::back_off`] notes as the error code if no broker has returned one.
 pub(super) const NO_ERROR_CODE: i16 = code::NONE;
 
 /// Whether a partition is read.
@@ -37,56 +44,64 @@ pub(super) enum Phase {
 /// What a leader last reported about a partition's log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reported {
+    /// The high watermark.
     pub high: i64,
+    /// The last stable offset: records below it can be read.
     pub stable: i64,
+    /// The first offset in the log.
     pub start: i64,
 }
 
 /// The offsets from the wanted one on, where a leader has returned nothing although records could be there.
 #[derive(Clone, Copy, Debug)]
 struct SuspectedGap {
+    /// When the leader first returned nothing.
     since: Instant,
+    /// The offset after the gap: the last stable offset.
     end: i64,
-    /// Whether the leader has repeated this after [`CONFIRMED_AFTER`]. The last offset before `end` is then probed.
+    /// Whether the leader has returned nothing again after [`CONFIRMED_AFTER`]. The last offset before `end` is then
+    /// probed.
     is_confirmed: bool,
 }
 
-/// A partition.
+/// A partition as the fetcher sees it.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub name: TopicPartition,
     pub turn: u64,
     pub phase: Phase,
-    /// The offset after everything handed on, and the epoch of the record before it.
+    /// The offset after everything handed on, and the epoch before it.
     pub position: i64,
     pub epoch_before_position: Option<i32>,
-    /// The offset after everything fetched, and the epoch of the record before it.
+    /// The offset after everything fetched, the one wanted next; and the epoch before it.
     pub next_offset: i64,
     pub epoch_before_next: Option<i32>,
     /// The leader of this turn.
     pub leader: Option<Leader>,
-    /// Whether the leader holds what was read up to `next_offset`.
+    /// Whether the leader has confirmed that it holds what was read up to `next_offset`, or need not be asked.
     pub is_checked: bool,
+    /// Parts of responses that were not completely handed on.
     pub chunks: VecDeque<Chunk>,
     /// The bytes of the chunks.
     pub buffered: usize,
-    /// Whether the slot is in the queue of those with something to hand on.
+    /// Whether the slot is in the fetcher's queue of slots with something to hand on.
     pub is_ready: bool,
     pub reported: Option<Reported>,
     /// The most bytes requested at once.
     pub bytes_max: i32,
     /// When the partition may be requested again.
     pub retry_at: Option<Instant>,
+    /// How many requests for the partition have failed in a row.
     failures: u32,
     /// The error code that requests for the partition are refused with, and since when.
     pub refusal: Option<(Instant, i16)>,
-    /// When the partition is to be requested alone.
+    /// When the partition is to be requested by a request for nothing else, to learn whether it has records.
     pub alone_at: Option<Instant>,
     suspected_gap: Option<SuspectedGap>,
-    /// The end of a gap after the position that is passed over but not handed on yet, and the epoch to compare from
-    /// there.
+    /// If nothing is buffered: the end of a gap after the position, which the next hand-over moves the position over,
+    /// and the epoch before that end.
     passed_gap: Option<(i64, Option<i32>)>,
-    /// Since when leaders have not known the epoch that they were asked about.
+    /// Since when leaders have responded that they do not know the epoch before `next_offset`.
     pub unknown_since: Option<Instant>,
     /// Where a batch could not be read, and how often.
     damaged: Option<(i64, u32)>,
@@ -145,8 +160,8 @@ impl Slot {
         self.begin(turn, None);
     }
 
-    /// Begins a turn with this leader, which is first asked whether it holds what was read, if there is an epoch to
-    /// compare.
+    /// Begins a turn with this leader. If the epoch before `next_offset` is known, the leader is first asked whether it
+    /// holds what was read up to there.
     pub fn begin(&mut self, turn: u64, leader: Option<Leader>) {
         (self.turn, self.leader) = (turn, leader);
         self.is_checked = self.epoch_before_next.is_none() || mistakes::is_on(Mistake::LeaderEpochIgnored);
@@ -192,7 +207,7 @@ impl Slot {
         (self.retry_at, self.failures, self.refusal) = (None, 0, None);
     }
 
-    /// A batch at `offset` could not be read. It is refetched a limited number of times if that may help.
+    /// A batch at `offset` could not be read. It is fetched again, a limited number of times, if that may help.
     pub fn note_unreadable(&mut self, offset: i64, error: records::Error, settings: &FetchSettings, now: Instant) {
         let trouble = Trouble::Damaged { offset, what: error };
         match error {
@@ -208,9 +223,9 @@ impl Slot {
         if times < DAMAGED_MAX { self.back_off(NO_ERROR_CODE, settings, now) } else { self.fail(trouble) }
     }
 
-    /// Handles that the leader does not hold what was fetched: on the leader, the epoch of the record before
-    /// `next_offset` ends at `end`, before `next_offset`. Records that are not handed on yet are dropped and fetched
-    /// again; if all were handed on, the partition fails with [`Trouble::Truncated`].
+    /// Handles that the leader does not hold what was fetched: on the leader, the epoch before `next_offset` ends at
+    /// `end`, below `next_offset`. Records that are not handed on yet are dropped and fetched again; if all were handed
+    /// on, the partition fails with [`Trouble::Truncated`].
     pub fn handle_truncation(&mut self, end: i64, turn: u64, buffers: &mut Buffers) {
         if !self.can_hand_on() {
             self.fail(Trouble::Truncated { offset: self.next_offset, end });
@@ -259,7 +274,7 @@ impl Slot {
         }
     }
 
-    /// The offset to probe before the position moves over a gap: the gap's last one.
+    /// The offset to probe before the position moves over a gap: the gap's last one. `None` if no gap is confirmed.
     pub fn probe(&self) -> Option<i64> {
         self.suspected_gap.filter(|gap| gap.is_confirmed).map(|gap| gap.end - 1)
     }
@@ -270,8 +285,9 @@ impl Slot {
         self.refetch(self.next_offset, Trouble::Inconsistent { offset: self.next_offset }, settings, now);
     }
 
-    /// Passes over a gap that a leader of this epoch reports. From its end on this epoch is compared: that of the last
-    /// batch may have ended before, and the partition would seem to be truncated.
+    /// Moves `next_offset` over a gap that a leader of this epoch has reported. At the gap's end this epoch is
+    /// compared, not that of the last batch, which may have ended inside the gap: the partition would seem to be
+    /// truncated.
     fn pass_over(&mut self, end: i64, epoch: Option<i32>) {
         (self.next_offset, self.epoch_before_next) = (end, epoch.or(self.epoch_before_next));
         match self.chunks.back_mut() {
@@ -280,14 +296,15 @@ impl Slot {
         }
     }
 
-    /// Requests the partition alone at `alone_at` if it may have records: a response has left it out.
+    /// A response has left the partition out. If the partition may have records, it is requested alone, at `alone_at`
+    /// unless an earlier response has set a time for that.
     pub fn note_left_out(&mut self, alone_at: Instant) {
         if self.reported.is_some_and(|reported| reported.stable > self.next_offset) {
             self.alone_at.get_or_insert(alone_at);
         }
     }
 
-    /// Whether a leader has said that records follow those fetched, and nothing keeps it from returning them.
+    /// Whether the leader has reported that records follow those fetched, and is expected to return them.
     pub fn has_more(&self) -> bool {
         let is_readable = self.phase == Phase::Reading && self.is_checked && self.refusal.is_none();
         is_readable
@@ -305,7 +322,7 @@ impl Slot {
         !self.chunks.is_empty() || self.passed_gap.is_some()
     }
 
-    /// Hands on what is buffered. `turn` is a new one, used if something must be fetched again.
+    /// Hands on what is buffered. `turn`: the number of a new turn, which begins if something must be fetched again.
     #[expect(clippy::too_many_arguments, reason = "all of them are the fetcher's own")]
     pub fn hand_on(
         &mut self,

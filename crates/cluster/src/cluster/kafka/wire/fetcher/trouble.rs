@@ -43,8 +43,8 @@ pub enum Trouble {
         /// What is wrong with it.
         what: records::Error,
     },
-    /// The leader returns nothing at the offset, as if a gap began there, but a record inside that gap when it is
-    /// probed, even when the leader is asked again.
+    /// The leader contradicts itself, even when it is asked again: it returns nothing at the offset, as if there were
+    /// only a gap (offsets without records), but does return a record when the gap's last offset is requested.
     #[error(
         "the partition cannot be read at offset {offset}: its leader returns nothing there but does return a later \
          record"

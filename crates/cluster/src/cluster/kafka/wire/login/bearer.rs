@@ -3,9 +3,9 @@
 //! ```text
 //! client  n,,^Aauth=Bearer TOKEN^Akey=value^A^A
 //! broker  (empty)                                  the login is complete
-//!      or {"status":"invalid_token", …}            the login is refused
-//! client  ^A
-//! broker  an error
+//!      or {"status":"invalid_token", …}            the login is refused: this message is the challenge
+//! client  ^A                                       after a challenge
+//! broker  an error                                 after a challenge
 //! ```
 //!
 //! **Failure**: the broker's challenge says why it refuses a token; the error that follows only ends the exchange.
@@ -22,11 +22,11 @@ const CHALLENGE_BYTES_MAX: usize = 8_192;
 pub enum Step {
     /// An empty message, or a refusal.
     Verdict,
-    /// An error, after this refusal.
+    /// An error, after a challenge that gave this reason.
     Refused(String),
 }
 
-/// The first message.
+/// The client's first message.
 pub fn begin(token: &Token) -> Vec<u8> {
     let mut message = format!("n,,{SEPARATOR}auth=Bearer {}{SEPARATOR}", token.value());
     for (key, value) in token.extensions() {
@@ -48,7 +48,7 @@ impl Step {
     }
 }
 
-/// Explains a challenge to a person.
+/// The reason for the refusal that a challenge gives, in words for a person.
 fn refusal(challenge: &[u8]) -> String {
     let hint = "its issuer and audience must be those that the broker trusts, and it must not have expired by the \
                 broker's clock";

@@ -26,14 +26,14 @@ mod token;
 
 /// SaslHandshake's API key.
 pub const HANDSHAKE: i16 = 17;
-/// Its only usable version: after a handshake of version 0, tokens are sent outside of requests.
+/// Its only usable version: after a handshake of version 0, the messages of the login would not be sent in requests.
 pub const HANDSHAKE_VERSION: i16 = 1;
 /// SaslAuthenticate's API key.
 pub const AUTHENTICATE: i16 = 36;
 /// Its versions.
 pub const AUTHENTICATE_VERSIONS: std::ops::RangeInclusive<i16> = 0..=2;
 /// The most characters of a broker's text that are passed on.
-const SAID_CHARS_MAX: usize = 300;
+const BROKER_TEXT_CHARS_MAX: usize = 300;
 /// Random bytes of a nonce.
 pub const NONCE_BYTES: usize = 24;
 
@@ -60,7 +60,8 @@ pub enum Login {
         /// The password.
         password: String,
     },
-    /// OAUTHBEARER, with the token that is valid when a connection begins to log in: see [`Login::by_now`].
+    /// OAUTHBEARER, with the token that is valid when a connection begins to log in: [`Login::by_now`] turns this into
+    /// [`Login::Bearer`].
     OAuth(Arc<Tokens>),
     /// OAUTHBEARER with this token.
     Bearer(Arc<Token>),
@@ -116,7 +117,7 @@ impl Login {
     pub fn clean(&self, text: &str) -> String {
         let secret = self.secret();
         let hidden = if secret.is_empty() { text.to_owned() } else { text.replace(secret, "[hidden]") };
-        hidden.chars().take(SAID_CHARS_MAX).map(|char| if char.is_control() { ' ' } else { char }).collect()
+        hidden.chars().take(BROKER_TEXT_CHARS_MAX).map(|char| if char.is_control() { ' ' } else { char }).collect()
     }
 }
 
@@ -155,8 +156,8 @@ impl Dialogue {
                 Ok((Self(Step::Plain), ["", user, password].join("\0").into_bytes()))
             }
             Login::Scram { sha512, user, .. } => {
-                let (step, token) = scram::begin(*sha512, user, &nonce);
-                Ok((Self(Step::Scram(step)), token))
+                let (step, message) = scram::begin(*sha512, user, &nonce);
+                Ok((Self(Step::Scram(step)), message))
             }
             Login::OAuth(_) => Err(LoginError("there is no token to log in with".to_owned())),
             Login::Bearer(token) => Ok((Self(Step::Bearer(bearer::Step::Verdict)), bearer::begin(token))),
@@ -167,26 +168,27 @@ impl Dialogue {
     ///
     /// # Errors
     /// The broker refused, or did not prove that it knows the password.
-    pub fn next(&mut self, login: &Login, token: &[u8]) -> Result<Option<Vec<u8>>, LoginError> {
+    pub fn next(&mut self, login: &Login, message: &[u8]) -> Result<Option<Vec<u8>>, LoginError> {
         match std::mem::replace(&mut self.0, Step::Done) {
             Step::Plain => Ok(None),
             Step::Scram(step) => {
-                let next = step.next(login.secret(), token).map_err(|LoginError(why)| LoginError(login.clean(&why)))?;
-                let Some((step, token)) = next else { return Ok(None) };
+                let next =
+                    step.next(login.secret(), message).map_err(|LoginError(why)| LoginError(login.clean(&why)))?;
+                let Some((step, message)) = next else { return Ok(None) };
                 self.0 = Step::Scram(step);
-                Ok(Some(token))
+                Ok(Some(message))
             }
             Step::Bearer(step) => {
-                let next = step.next(token).map_err(|LoginError(why)| LoginError(login.clean(&why)))?;
-                let Some((step, token)) = next else { return Ok(None) };
+                let next = step.next(message).map_err(|LoginError(why)| LoginError(login.clean(&why)))?;
+                let Some((step, message)) = next else { return Ok(None) };
                 self.0 = Step::Bearer(step);
-                Ok(Some(token))
+                Ok(Some(message))
             }
             Step::Done => Err(LoginError("the broker sent a message after the login was complete".to_owned())),
         }
     }
 
-    /// The error of a refused login: the reason that the broker gave in its challenge, or else `error`.
+    /// The error of a refused login: the reason that the broker gave in an earlier message, or else `error`.
     pub fn refused(self, login: &Login, error: LoginError) -> LoginError {
         match self.0 {
             Step::Bearer(bearer::Step::Refused(why)) => LoginError(login.clean(&why)),
@@ -225,16 +227,16 @@ pub fn read_handshake_response(login: &Login, body: &[u8]) -> Result<(), LoginEr
     }
 }
 
-/// The body of a SaslAuthenticate in this version.
-pub fn authenticate_request(token: &[u8], version: i16) -> Vec<u8> {
+/// The body of a SaslAuthenticate in this version, which carries `message`.
+pub fn authenticate_request(message: &[u8], version: i16) -> Vec<u8> {
     let (mut out, is_flexible) = (Vec::new(), version >= 2);
-    put_bytes(&mut out, token, is_flexible);
+    put_bytes(&mut out, message, is_flexible);
     put_no_tags(&mut out, is_flexible);
     out
 }
 
-/// Reads a SaslAuthenticate's response in this version: the broker's token, and the login's lifetime in milliseconds, 0
-/// for unlimited.
+/// Reads a SaslAuthenticate's response in this version: the broker's message, and the login's lifetime in milliseconds,
+/// 0 for unlimited.
 ///
 /// # Errors
 /// The broker refuses, or the response is malformed.
@@ -245,14 +247,14 @@ pub fn read_authenticate_response<'a>(
 ) -> Result<(&'a [u8], u64), LoginError> {
     let read = || {
         let mut fields = Fields::new(body, version >= 2);
-        let (error, text, token) = (fields.reader.i16()?, fields.nullable_text()?, fields.bytes()?);
+        let (error, text, message) = (fields.reader.i16()?, fields.nullable_text()?, fields.bytes()?);
         let lifetime_ms = if version >= 1 { fields.reader.i64()? } else { 0 };
-        Some((error, text.unwrap_or_default(), token, lifetime_ms))
+        Some((error, text.unwrap_or_default(), message, lifetime_ms))
     };
-    let (error, text, token, lifetime_ms) =
+    let (error, text, message, lifetime_ms) =
         read().ok_or_else(|| LoginError("its response to a login is malformed".to_owned()))?;
     match error {
-        0 => Ok((token, lifetime_ms.try_into().unwrap_or(0))),
+        0 => Ok((message, lifetime_ms.try_into().unwrap_or(0))),
         _ if text.is_empty() => Err(LoginError(format!("it refuses the login: error {error}"))),
         _ => Err(LoginError(format!("it refuses the login: {}", login.clean(text)))),
     }

@@ -10,8 +10,8 @@
 //! The login is complete only when the broker's signature of this exchange proves that it knows the keys derived from
 //! the password.
 //!
-//! **Failure**: an iteration count below Kafka's minimum would make it cheap to try passwords on a stolen exchange, a
-//! huge one would block the lane; both are refused.
+//! **Failure**: an iteration count below Kafka's minimum would make it cheap to try passwords on a stolen exchange; a
+//! huge one would block the thread that logs in. Both are refused.
 
 use std::ops::RangeInclusive;
 
@@ -23,32 +23,33 @@ use sha2::{Sha256, Sha512};
 
 use super::error::LoginError;
 
-/// Kafka's brokers take 4,096 to 16,384; others may take more.
+/// The iteration counts that are accepted. Kafka's brokers use 4,096 to 16,384; others may use more.
 const ITERATIONS: RangeInclusive<u32> = 4_096..=131_072;
-/// Longer messages are refused: they hold a nonce, a salt and a number.
+/// Longer messages are refused: a message has to hold no more than a nonce, a salt and a number.
 const MESSAGE_BYTES_MAX: usize = 8_192;
 
 /// The message that is expected from the broker next.
 pub enum Step {
-    /// Nonce, salt and iterations.
+    /// Nonce, salt and iterations. `first_bare`: the client's first message without its head "n,,". `nonce`: the
+    /// client's.
     Challenge { sha512: bool, first_bare: String, nonce: String },
-    /// This signature.
+    /// A signature, which must be this one.
     Signature(Vec<u8>),
 }
 
-/// The first message, and the step that follows.
+/// The client's first message, and the step that follows.
 pub fn begin(sha512: bool, user: &str, nonce: &[u8]) -> (Step, Vec<u8>) {
     let nonce = STANDARD.encode(nonce);
     let user = user.replace('=', "=3D").replace(',', "=2C");
     let first_bare = format!("n={user},r={nonce}");
-    let token = format!("n,,{first_bare}").into_bytes();
-    (Step::Challenge { sha512, first_bare, nonce }, token)
+    let message = format!("n,,{first_bare}").into_bytes();
+    (Step::Challenge { sha512, first_bare, nonce }, message)
 }
 
 impl Step {
     /// Processes the broker's message; returns the next step and message, or `None` once the login is complete.
-    pub fn next(self, password: &str, token: &[u8]) -> Result<Option<(Self, Vec<u8>)>, LoginError> {
-        let text = std::str::from_utf8(token).ok().filter(|text| text.len() <= MESSAGE_BYTES_MAX);
+    pub fn next(self, password: &str, message: &[u8]) -> Result<Option<(Self, Vec<u8>)>, LoginError> {
+        let text = std::str::from_utf8(message).ok().filter(|text| text.len() <= MESSAGE_BYTES_MAX);
         let text = text.ok_or_else(|| malformed("is not text"))?;
         if let Some(reason) = text.strip_prefix("e=") {
             return Err(LoginError(format!("it refuses the login: {reason}")));
@@ -57,11 +58,11 @@ impl Step {
             Self::Challenge { sha512, first_bare, nonce } => {
                 let challenge = Challenge::read(text, &nonce)?;
                 let exchange = Exchange { first_bare: &first_bare, challenge: &challenge, text };
-                let (last, signature) = match sha512 {
+                let (final_message, signature) = match sha512 {
                     true => exchange.prove::<Sha512>(password),
                     false => exchange.prove::<Sha256>(password),
                 };
-                Ok(Some((Self::Signature(signature), last.into_bytes())))
+                Ok(Some((Self::Signature(signature), final_message.into_bytes())))
             }
             Self::Signature(expected) => {
                 let signature = text.split(',').next().and_then(|part| part.strip_prefix("v="));
@@ -118,13 +119,14 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// The last message, and the signature that the broker has to respond with.
+    /// The client's last message, with its proof, and the signature that the broker has to respond with.
     fn prove<D: Digest + BlockSizeUser + Clone>(&self, password: &str) -> (String, Vec<u8>) {
         let Challenge { nonce, salt, iterations } = self.challenge;
         let salted = stretch::<D>(password.as_bytes(), salt, *iterations);
         // "biws" is the encoded "n,,": no channel binding.
-        let bare = format!("c=biws,r={nonce}");
-        let signed = [self.first_bare, self.text, &bare].join(",");
+        let without_proof = format!("c=biws,r={nonce}");
+        // RFC 5802 calls this AuthMessage.
+        let signed = [self.first_bare, self.text, &without_proof].join(",");
         let keyed = Hmac::<D>::new(&salted);
         let client_key = keyed.sign(&[b"Client Key"]);
         let stored_key = D::digest(&client_key);
@@ -132,7 +134,7 @@ impl Exchange<'_> {
         let proof: Vec<u8> = client_key.iter().zip(&client_signature).map(|(a, b)| a ^ b).collect();
         let server_key = keyed.sign(&[b"Server Key"]);
         let signature = Hmac::<D>::new(&server_key).sign(&[signed.as_bytes()]);
-        (format!("{bare},p={}", STANDARD.encode(proof)), signature.to_vec())
+        (format!("{without_proof},p={}", STANDARD.encode(proof)), signature.to_vec())
     }
 }
 

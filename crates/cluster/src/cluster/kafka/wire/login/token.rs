@@ -76,12 +76,13 @@ pub struct Missing {
 
 /// The cell in which the connections of all clients find the token.
 #[derive(Default)]
-pub struct Tokens(Mutex<Found>);
+pub struct Tokens(Mutex<Contents>);
 
 #[derive(Default)]
-struct Found {
-    /// The token, and when it ends.
+struct Contents {
+    /// The token, and when its validity ends.
     token: Option<(Arc<Token>, Instant)>,
+    /// Why no other token could be obtained since.
     missing: Option<Missing>,
 }
 
@@ -94,12 +95,12 @@ impl fmt::Debug for Tokens {
 impl Tokens {
     /// Replaces the token with one that is valid until `end`.
     pub fn put(&self, token: Arc<Token>, end: Instant) {
-        *self.found() = Found { token: Some((token, end)), missing: None };
+        *self.lock() = Contents { token: Some((token, end)), missing: None };
     }
 
     /// Notes why no other token could be obtained. The last one stays valid until its end.
     pub fn fail(&self, missing: Missing) {
-        self.found().missing = Some(missing);
+        self.lock().missing = Some(missing);
     }
 
     /// The token that is valid now.
@@ -107,15 +108,15 @@ impl Tokens {
     /// # Errors
     /// Why no token is available.
     pub fn get(&self, now: Instant) -> Result<Arc<Token>, Missing> {
-        let found = self.found();
-        match (&found.token, &found.missing) {
+        let contents = self.lock();
+        match (&contents.token, &contents.missing) {
             (Some((token, end)), _) if *end > now => Ok(Arc::clone(token)),
             (_, Some(missing)) => Err(missing.clone()),
             (_, None) => Err(Missing { is_lasting: false, why: "the token endpoint has not answered yet".to_owned() }),
         }
     }
 
-    fn found(&self) -> std::sync::MutexGuard<'_, Found> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Contents> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,9 @@
-//! Fetch, version 11: the last version without flexible fields; every broker since 2.3 knows it.
+//! Fetch, version 11: the last version that is not flexible (KIP-482); every broker since 2.3 knows it.
 //!
 //! ```text
 //! request:   replica -1 · max wait ms i32 · min bytes i32 · max bytes i32 · isolation i8 · session id i32, epoch i32 ·
-//!            topics [name, partitions [partition i32, leader epoch i32, offset i64, log start -1 i64, max bytes i32]] ·
-//!            forgotten [name, partitions [i32]] · rack
+//!            topics [name, partitions [partition i32, leader epoch i32, offset i64, log start -1 i64, max bytes i32]]
+//!            · forgotten [name, partitions [i32]] · rack
 //! response:  throttle ms i32 · error i16 · session id i32 · topics [name, partitions [partition i32, error i16,
 //!            high watermark i64, last stable offset i64, log start i64, aborted [producer id i64, first offset i64],
 //!            preferred replica i32, records]]
@@ -100,6 +100,7 @@ struct Topics {
 }
 
 impl Topics {
+    /// An empty list in `buffer`. `head`: what precedes the topics, including their count, which is written at the end.
     fn new(mut buffer: Vec<u8>, head: &[u8]) -> Self {
         buffer.clear();
         buffer.extend_from_slice(head);

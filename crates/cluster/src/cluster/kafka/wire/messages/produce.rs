@@ -102,7 +102,7 @@ fn is_same_topic<B>(a: &OutgoingBatch<B>, b: &OutgoingBatch<B>) -> bool {
     a.topic == b.topic
 }
 
-/// Writes the fields between batches, as the version encodes them.
+/// Writes the fields between batches, as the version encodes them: flexible or not (KIP-482).
 struct FieldWriter {
     bytes: Vec<u8>,
     flexible: bool,
@@ -145,7 +145,7 @@ impl FieldWriter {
 pub struct Response<'a> {
     /// The outcome of each batch.
     pub partitions: Vec<Partition<'a>>,
-    /// How long the client should send no more requests.
+    /// For how long the client should send no more requests.
     pub throttle_ms: i32,
 }
 
@@ -189,6 +189,7 @@ impl<'a> Response<'a> {
     }
 }
 
+/// Reads the fields of a response, as the version encodes them. Each method returns `None` for malformed bytes.
 struct Parser<'a> {
     reader: Reader<'a>,
     flexible: bool,

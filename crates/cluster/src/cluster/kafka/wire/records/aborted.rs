@@ -2,7 +2,7 @@
 //!
 //! A broker sends a partition's batches up to the last stable offset, including those of aborted transactions, and with
 //! them a list of the aborted transactions: the producer and the first offset of each. From that offset on, the
-//! producer's transactional batches are skipped, up to its marker.
+//! producer's transactional batches are skipped, up to the marker of the abort: a control batch, which brokers write.
 
 use std::collections::HashSet;
 
@@ -17,8 +17,8 @@ pub struct AbortedTransaction {
     pub first_offset: i64,
 }
 
-/// Selects the batches to skip in one partition's part of one response: call [`AbortedFilter::begin`], then
-/// [`AbortedFilter::admits`] for each batch in order.
+/// Selects the batches to skip in one partition's part of one response: call [`AbortedFilter::begin`] with its list,
+/// then [`AbortedFilter::admits`] for each of its batches in order.
 #[derive(Clone, Debug, Default)]
 pub struct AbortedFilter {
     /// Transactions that begin after the current batch, the nearest last.
@@ -28,7 +28,7 @@ pub struct AbortedFilter {
 }
 
 impl AbortedFilter {
-    /// Starts the next response. `list` contains its aborted transactions.
+    /// Starts a partition's part of a response; `list` contains its aborted transactions. Forgets the former part.
     pub fn begin(&mut self, list: impl IntoIterator<Item = AbortedTransaction>) {
         self.producers.clear();
         self.ahead.clear();
@@ -37,7 +37,7 @@ impl AbortedFilter {
     }
 
     /// Whether readers receive the records of the next batch: not those of aborted transactions or of control batches.
-    /// The batch's checksum has to be verified.
+    /// The batch's fields are trusted, so its checksum should have been verified.
     pub fn admits(&mut self, batch: &Batch<'_>) -> Result<bool, Error> {
         while let Some(next) = self.ahead.pop_if(|next| next.first_offset <= batch.last_offset) {
             self.producers.insert(next.producer_id);

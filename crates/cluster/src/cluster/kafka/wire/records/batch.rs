@@ -6,11 +6,11 @@ use super::{
     CHECKED_FROM, CONTROL_BIT, Codec, Error, HEAD_BYTES, LENGTH_END, MAGIC, NONE, STAMPED_BIT, TRANSACTIONAL_BIT,
 };
 
-/// The position of a batch's magic, in every message format so far.
+/// The position of a batch's magic, the number of its format; the same in every format so far.
 const MAGIC_AT: usize = 16;
 
 /// The whole batches of a partition's records, in order. A response may end mid-batch when it reaches its size limit:
-/// that last part is not an item, but available from [`Batches::partial_batch`].
+/// that partial batch is not an item, but available from [`Batches::partial_batch`].
 #[derive(Clone, Debug)]
 pub struct Batches<'a> {
     rest: &'a [u8],
@@ -24,7 +24,7 @@ impl<'a> Batches<'a> {
         Self { rest: records, base_offset_min: 0 }
     }
 
-    /// The unread bytes: after the last whole batch, the beginning of a truncated batch, or empty.
+    /// The unread bytes. After the last whole batch: the beginning of a partial batch, or empty.
     pub fn partial_batch(&self) -> &'a [u8] {
         self.rest
     }
@@ -125,11 +125,11 @@ impl<'a> Batch<'a> {
 
     /// Verifies the checksum. Before that, the other fields cannot be trusted.
     pub fn check(&self) -> Result<(), Error> {
-        let is_right = || {
+        let is_checksum_right = || {
             let stored = self.bytes.get(CHECKED_FROM - 4..CHECKED_FROM)?.try_into().ok().map(u32::from_be_bytes)?;
             Some(crc32c::crc32c(self.bytes.get(CHECKED_FROM..)?) == stored)
         };
-        if is_right() == Some(true) { Ok(()) } else { Err(Error::Damaged("its checksum is wrong")) }
+        if is_checksum_right() == Some(true) { Ok(()) } else { Err(Error::Damaged("its checksum is wrong")) }
     }
 
     /// How it is compressed.

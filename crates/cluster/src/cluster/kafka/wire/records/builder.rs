@@ -7,7 +7,8 @@ use super::pack::Packer;
 use super::{CHECKED_FROM, Codec, HEAD_BYTES, LENGTH_END, MAGIC, NONE, TRANSACTIONAL_BIT};
 use crate::record::Headers;
 
-/// The most bytes that a record takes before its tail: its length, attributes and two deltas.
+/// The most bytes that a record takes before its tail (its key, value and headers): its length, attributes and two
+/// deltas.
 pub const RECORD_HEAD_BYTES_MAX: usize = 2 * VARINT_BYTES_MAX + 1 + VARLONG_BYTES_MAX;
 /// The initial capacity of a buffer.
 const BYTES_MIN: usize = 1 << 10;

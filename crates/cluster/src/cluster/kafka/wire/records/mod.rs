@@ -16,8 +16,8 @@
 //!    53  base sequence i32
 //!    57  count i32
 //!    61  records                 compressed together
-//! record: length varint · attributes i8 · timestamp varlong and offset varint, both as differences · key and value, each
-//!         after its length varint, -1 for null · count varint of headers, each a name and a value like these
+//! record: length varint · attributes i8 · timestamp varlong and offset varint, both as differences · key and value,
+//!         each after its length varint, -1 for null · count varint of headers, each a name and a value like these
 //! ```
 //!
 //! - [`Batches`] and [`Batch`] read a partition's part of a response, [`Records`] the records of a batch
@@ -25,9 +25,10 @@
 //! - [`BatchBuilder`] builds a batch; a [`Packer`] compresses
 //! - [`Unpack`] unpacks, within a bound
 //!
-//! Invariants: no memory is allocated for a single record. A batch is passed on only if its checksum is right
-//! ([`Batch::check`]). The checksum does not cover the base offset and the leader epoch, which brokers set, so the
-//! order of batches is checked. A record that cannot be read is an error; it is never skipped.
+//! Invariants: no memory is allocated for a single record. A fetched batch is passed on only if its checksum is right
+//! ([`Batch::check`]), unless `check.crcs` is off. The checksum does not cover the base offset and the leader epoch,
+//! which brokers set, so the order of batches is checked. A record that cannot be read is an error; it is never
+//! skipped.
 //!
 //! **Failure**: an [`enum@Error`] describes what is wrong with the batch; no later batch is read.
 
@@ -97,7 +98,7 @@ pub enum Codec {
 }
 
 impl Error {
-    /// A batch is out of order: its base offset is wrong, or the base offset of the preceding batch.
+    /// A batch is out of order: its base offset is wrong, or that of the preceding batch is.
     pub const OUT_OF_ORDER: Self = Self::Damaged("its base offset is below the end of the preceding batch");
 }
 

@@ -1,4 +1,4 @@
-//! Compresses batches, with each codec's frame as Kafka's own clients write it, and reuses buffers.
+//! Compresses (packs) batches, with each codec's frame as Kafka's own clients write it, and reuses buffers.
 
 use std::io::Write;
 
@@ -9,7 +9,8 @@ use thiserror::Error;
 
 use super::{Codec, HEAD_BYTES};
 
-/// The magic of Java's snappy library. The library's version and the lowest version that can read the frame follow it.
+/// The bytes with which a frame of Java's snappy library (xerial's) begins. The library's version and the lowest
+/// version that can read the frame follow.
 pub(super) const XERIAL_MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
 pub(super) const XERIAL_VERSIONS: [u8; 8] = [0, 0, 0, 1, 0, 0, 0, 1];
 /// The size of the blocks that Java's library compresses.
@@ -31,11 +32,13 @@ pub struct Unsupported {
     pub level: i32,
 }
 
-/// Compresses batches, and keeps the buffers of sealed batches for reuse. A writer has one for all its batches.
+/// Compresses batches, and keeps their buffers for reuse once they are free. A writer has one for all its batches.
 pub struct Packer {
     codec: Codec,
     level: Option<i32>,
+    /// Created when it is first needed.
     zstd: Option<zstd_safe::CCtx<'static>>,
+    /// For reuse.
     buffers: Vec<Vec<u8>>,
 }
 
@@ -72,9 +75,10 @@ impl Packer {
 
     /// An empty buffer to build a batch in: the largest that is kept.
     pub fn buffer(&mut self) -> Vec<u8> {
-        self.take(|buffers| buffers.max_by_key(|(_, bytes)| *bytes))
+        self.take(|buffers| buffers.max_by_key(|(_, capacity)| *capacity))
     }
 
+    /// Takes a buffer that is kept, or a new one if none is. `choose` is given the index and the capacity of each.
     fn take(
         &mut self,
         choose: impl FnOnce(&mut dyn Iterator<Item = (usize, usize)>) -> Option<(usize, usize)>,
@@ -91,7 +95,7 @@ impl Packer {
             return None;
         }
         // The smallest buffer is used here: the largest remain for building.
-        let mut into = self.take(|buffers| buffers.min_by_key(|(_, bytes)| *bytes));
+        let mut into = self.take(|buffers| buffers.min_by_key(|(_, capacity)| *capacity));
         into.resize(HEAD_BYTES, 0);
         let packed = match self.codec {
             Codec::None => None,

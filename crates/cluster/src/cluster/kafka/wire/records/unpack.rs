@@ -57,7 +57,7 @@ impl fmt::Debug for Unpacked {
 /// against one bound for the whole process instead.
 pub struct BoundedUnpacker {
     bytes_max: usize,
-    /// Kept for the next batch, since a new context would be large.
+    /// zstd's context, kept for the next batch, since a new one would need much memory.
     zstd: Option<zstd_safe::DCtx<'static>>,
 }
 
@@ -163,6 +163,7 @@ fn zstd(context: &mut zstd_safe::DCtx<'_>, bytes: &[u8], max: usize) -> Result<V
         len += to.pos();
         let (is_full, is_used_up) = (len == unpacked.len(), from.pos() == bytes.len());
         match hint {
+            // The end of a frame.
             0 if is_used_up => break,
             _ if is_full && len == max => return Err(UnpackError::TooLarge),
             _ if is_full => unpacked.resize(len.saturating_mul(2).clamp(ROOM_MIN, max), 0),

@@ -1,6 +1,10 @@
 //! Requests to coordinators: how they are built and sent, and which are pending. Their responses are in
 //! `coordinator_responses`.
 //!
+//! Coordinators are the brokers that decide on a transactional id's transactions, and keep a group's offsets. The
+//! writer's *identity* is the producer's id and its epoch, as the coordinator has assigned them. A *slot* is a
+//! partition's index in the writer's list of partitions.
+//!
 //! Requests are encoded by the crate kafka-protocol.
 //!
 //! Invariant: at most one request of a kind is pending.
@@ -48,9 +52,9 @@ pub(super) enum CoordinatorType {
 pub(super) enum RequestKind {
     /// Finds a coordinator.
     FindCoordinator(CoordinatorType),
-    /// Gets an identity.
+    /// Obtains an identity.
     InitProducerId,
-    /// Raises the identity's epoch (KIP-360).
+    /// Raises the epoch of the writer's identity (KIP-360).
     BumpEpoch,
     /// Adds the partitions in these slots to the transaction.
     AddPartitions(Vec<usize>),
@@ -141,7 +145,8 @@ impl Writer {
         self.coordinator_mut(coordinator_type).backoff.extend(shortest, longest, now);
     }
 
-    /// The coordinator's node, if it is known and a request may be sent now. If it is unknown, it is looked up.
+    /// The number of the coordinator's broker, if it is known and a request may be sent now. If it is not known, it is
+    /// looked up.
     pub(super) fn find_coordinator(
         &mut self,
         coordinator_type: CoordinatorType,
@@ -168,8 +173,9 @@ impl Writer {
         None
     }
 
-    /// The coordinator's node, if it is known and connected. If no connection can be made, the coordinator is looked up
-    /// again: another broker may have taken over, and if no request is pending, none fails and shows this.
+    /// The number of the coordinator's broker, if it is known and connected. If no connection can be made, the
+    /// coordinator is looked up again: another broker may be the coordinator by now, which only the failure of a
+    /// pending request would show otherwise.
     pub(super) fn connected_coordinator(
         &mut self,
         coordinator_type: CoordinatorType,
@@ -187,8 +193,8 @@ impl Writer {
         None
     }
 
-    /// Sends a request to a node, if it is connected, in the highest version that both sides support. Returns whether
-    /// it was sent.
+    /// Sends a request to a broker, if it is connected, in the highest of these versions that it supports. Returns
+    /// whether the request was sent.
     fn send_to_broker(
         &mut self,
         node: i32,
@@ -220,7 +226,7 @@ impl Writer {
         self.apply_error(kind, WriteError::new(WriteErrorKind::Refused, format!("{}: {why}", kind.operation())));
     }
 
-    /// Sends a request to its coordinator, if that is known and connected. Returns whether it was sent.
+    /// Sends a request to its coordinator, if that is known and connected. Returns whether the request was sent.
     fn send_to_coordinator(
         &mut self,
         kind: RequestKind,
@@ -261,15 +267,15 @@ impl Writer {
         if self.has_pending_request(|kind| matches!(kind, RequestKind::AddPartitions(_))) {
             return;
         }
-        let is_out = |slot: &usize| {
+        let is_outside = |slot: &usize| {
             self.partitions.get(*slot).is_some_and(|partition| partition.membership == TransactionMembership::Out)
         };
-        let out: Vec<usize> = self.active_slots.iter().copied().filter(is_out).collect();
-        if out.is_empty() {
+        let outside: Vec<usize> = self.active_slots.iter().copied().filter(is_outside).collect();
+        if outside.is_empty() {
             return;
         }
         let mut topics: Vec<AddPartitionsToTxnTopic> = Vec::new();
-        for partition in out.iter().filter_map(|slot| self.partitions.get(*slot)) {
+        for partition in outside.iter().filter_map(|slot| self.partitions.get(*slot)) {
             match topics.iter_mut().find(|topic| *topic.name.0 == *partition.topic) {
                 Some(topic) => topic.partitions.push(partition.index),
                 None => topics.push(
@@ -284,8 +290,8 @@ impl Writer {
             .with_v3_and_below_producer_id(ProducerId(self.session.producer_id))
             .with_v3_and_below_producer_epoch(self.session.epoch)
             .with_v3_and_below_topics(topics);
-        if self.send_to_coordinator(RequestKind::AddPartitions(out.clone()), (0, 3), &request, brokers, now) {
-            self.change_membership(&out, TransactionMembership::Out, TransactionMembership::Adding);
+        if self.send_to_coordinator(RequestKind::AddPartitions(outside.clone()), (0, 3), &request, brokers, now) {
+            self.change_membership(&outside, TransactionMembership::Out, TransactionMembership::Adding);
             // The group will be part of the transaction too: adding it need not wait for the commit.
             self.send_add_offsets(brokers, now);
         }
@@ -305,7 +311,7 @@ impl Writer {
         }
     }
 
-    /// Asks the coordinator to add the group.
+    /// Asks the coordinator to add the group to the transaction, unless it was added or the request is pending.
     pub(super) fn send_add_offsets(&mut self, brokers: &mut Brokers, now: Instant) {
         let Some(group) = self.group_id.clone() else { return };
         if self.has_added_group || self.has_pending_request(|kind| matches!(kind, RequestKind::AddOffsets(_))) {
@@ -345,14 +351,15 @@ impl Writer {
                 ),
             }
         }
-        let is_joined = !is_on(Mistake::NoGeneration);
+        // Always, unless a test of the simulation makes a mistake on purpose.
+        let names_member = !is_on(Mistake::NoGeneration);
         TxnOffsetCommitRequest::default()
             .with_transactional_id(self.transactional_id())
             .with_group_id(GroupId(text(&commit.group.id)))
             .with_producer_id(ProducerId(self.session.producer_id))
             .with_producer_epoch(self.session.epoch)
-            .with_generation_id(if is_joined { commit.group.generation } else { -1 })
-            .with_member_id(text(if is_joined { &commit.group.member } else { "" }))
+            .with_generation_id(if names_member { commit.group.generation } else { -1 })
+            .with_member_id(text(if names_member { &commit.group.member } else { "" }))
             .with_group_instance_id(commit.group.instance.as_deref().map(text))
             .with_topics(topics)
     }
@@ -378,7 +385,7 @@ pub(super) fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }
 
-/// The group's id, shared with earlier transactions if they had the same one.
+/// The group's id: `known`, the one of earlier transactions, if it is the same, so that it is not allocated again.
 pub(super) fn shared_group_id(known: Option<&Arc<str>>, id: &str) -> Arc<str> {
     known.filter(|known| ***known == *id).map_or_else(|| id.into(), Arc::clone)
 }
