@@ -1,12 +1,16 @@
-//! Handles coordinators' responses, and requests to coordinators that have failed.
+//! Handles coordinators' responses, and failed requests to coordinators. A coordinator is the broker that keeps a
+//! transaction's state, or a consumer group's.
+//!
+//! A **slot** is the index of a partition in `Writer::partitions`.
 //!
 //! Responses with arrays are decoded here: the crate kafka-protocol allocates as much as a count claims, without
 //! checking it first.
 //!
-//! Invariant: with version 1 of transactions, a request of which at least a byte was sent, but which has no readable
-//! response, leaves a doubt: [`Session::note_failed_bump`] for [`RequestKind::BumpEpoch`],
-//! [`Session::note_lost_request`] for others. [`RequestKind::FindCoordinator`] and [`RequestKind::InitProducerId`]
-//! belong to no transaction and leave no doubt. With version 2 no request does.
+//! Invariant: with version 1 of transactions (KIP-98), a request of which at least a byte was sent, but which has no
+//! readable response, leaves a doubt (see [`session`](super::session)): [`Session::note_failed_bump`] for
+//! [`RequestKind::BumpEpoch`], [`Session::note_lost_request`] for others. [`RequestKind::FindCoordinator`] and
+//! [`RequestKind::InitProducerId`] belong to no transaction and leave no doubt. With version 2 (KIP-890) no request
+//! leaves a doubt.
 //!
 //! [`Session::note_failed_bump`]: super::session::Session::note_failed_bump
 //! [`Session::note_lost_request`]: super::session::Session::note_lost_request
@@ -34,9 +38,9 @@ const PARTITION_BYTES_MIN: usize = 6;
 /// The fields of a coordinator's response that matter. A field that this kind of response lacks has its default.
 #[derive(Debug, Default)]
 pub(super) struct CoordinatorResponse<'a> {
-    /// The error code; the one of the highest [`gravity`] if each partition has a code.
+    /// The error code; if each partition has its own, the code of the highest [`gravity`].
     pub code: i16,
-    /// The coordinator's broker.
+    /// The number of the broker that is the coordinator.
     pub node: i32,
     /// The producer's id.
     pub producer_id: i64,
@@ -96,7 +100,7 @@ impl Writer {
             RequestKind::AddPartitions(slots) => {
                 self.change_membership(slots, TransactionMembership::Adding, TransactionMembership::Out)
             }
-            // The new epoch is unknown; the next holder of the id raises it again.
+            // It is unknown whether the epoch was raised; the next holder of the transactional id raises it again.
             RequestKind::BumpEpoch if sent => self.session.note_failed_bump(),
             RequestKind::EndTransaction { .. } if sent => self.handle_lost_end_request(&request.kind, reason),
             _ => {}
@@ -154,7 +158,7 @@ impl Writer {
         }
     }
 
-    /// Applies a response's error code, which causes an error of this kind.
+    /// Applies the error code of a response, as an error of the kind `error_kind`.
     fn apply_error_code(
         &mut self,
         request_kind: &RequestKind,

@@ -1,11 +1,11 @@
 //! What the error codes of Kafka's responses mean for a batch, for a request to a coordinator, and for the writer's
 //! caller.
 //!
-//! The names are those of `org.apache.kafka.common.protocol.Errors`; the errors are thrown in `ReplicaManager`,
-//! `ProducerStateManager`, `TransactionCoordinator` and `GroupCoordinatorService`.
+//! The codes have their names in `org.apache.kafka.common.protocol.Errors`; brokers throw the errors in
+//! `ReplicaManager`, `ProducerStateManager`, `TransactionCoordinator` and `GroupCoordinatorService`.
 //!
-//! **Failure**: after an unknown code the transaction must be aborted; in the response to a commit, an unknown code
-//! leaves the outcome unknown.
+//! **Failure**: after a code that is not listed here the transaction must be aborted. In the response to a commit, such
+//! a code leaves the outcome unknown; `lifecycle` has the one exception.
 
 use kafka_protocol::ResponseError;
 
@@ -22,7 +22,7 @@ pub enum WriteErrorKind {
     Fenced,
     /// The request may or may not have taken effect: drop the writer, and find out which.
     Unknown,
-    /// A person has to change something.
+    /// The same call will fail again until a person changes something: a permission, a setting, or the record.
     Refused,
 }
 
@@ -44,12 +44,13 @@ impl WriteError {
         Self { kind, code: None, message: message.into() }
     }
 
-    /// The operation that failed, if a broker's code is all that is known about the reason.
+    /// The operation that failed, if the message consists of it and the description of a broker's code; otherwise
+    /// `None`.
     pub fn operation(&self) -> Option<&str> {
         self.message.strip_suffix(&describe(self.code?))?.strip_suffix(": ")
     }
 
-    /// A broker's error.
+    /// The error that a broker reported by this code.
     pub(super) fn coded(kind: WriteErrorKind, operation: &str, code: i16) -> Self {
         Self { kind, code: Some(code), message: format!("{operation}: {}", describe(code)) }
     }
@@ -66,14 +67,14 @@ pub(super) fn describe(code: i16) -> String {
 /// What a response means for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BatchOutcome {
-    /// It is in the log.
+    /// It is in the partition's log.
     Done,
     /// It has to be sent again, with the same sequence.
     Retry {
         /// Whether another broker may lead the partition by now.
         moved: bool,
     },
-    /// The broker lacks the batch before it.
+    /// The broker does not have the batch before it.
     Gap,
     /// It is too large; its halves may be small enough.
     TooLarge,
@@ -83,7 +84,7 @@ pub(super) enum BatchOutcome {
     Abort,
     /// The writer can no longer be used.
     Fenced,
-    /// A person has to change something.
+    /// A permission has to be granted, or a setting corrected: what [`RequestOutcome`] calls `Refused`.
     Denied,
 }
 
@@ -134,7 +135,7 @@ pub(super) enum RequestOutcome {
     Abort,
     /// The writer can no longer be used.
     Fenced,
-    /// A person has to change something.
+    /// A permission has to be granted, or a setting corrected: what [`BatchOutcome`] calls `Denied`.
     Refused,
 }
 
@@ -162,7 +163,7 @@ pub(super) fn request_outcome(error_code: i16) -> RequestOutcome {
     }
 }
 
-/// Whether a permission has to be granted, or a setting corrected.
+/// Whether a permission has to be granted, or a setting corrected, before the same request can succeed.
 fn is_denied(error_code: i16) -> bool {
     use code::*;
     matches!(
@@ -182,7 +183,8 @@ fn is_denied(error_code: i16) -> bool {
     )
 }
 
-/// Whether a broker denies access to a topic.
+/// Whether a topic's error in the brokers' metadata says that this client cannot write to it until a person changes
+/// something: the permission is missing, or the name is invalid.
 pub(super) fn denies_topic(error_code: i16) -> bool {
     matches!(error_code, code::TOPIC_AUTHORIZATION_FAILED | code::INVALID_TOPIC_EXCEPTION)
 }

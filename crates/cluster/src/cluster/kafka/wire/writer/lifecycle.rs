@@ -1,14 +1,21 @@
 //! The steps of opening, committing and aborting.
 //!
-//! A commit sends the records that were handed over, and adds the offsets meanwhile; the end is requested only when all
-//! records are in the log and the offsets are accepted. An abort drops the batches that were not sent, waits for the
-//! responses to those that were sent (a broker without KIP-890 appends a batch that arrives after the end to a
-//! transaction that is never ended), then requests the end.
+//! **Terms.** The writer's identity is its producer id with an epoch. With version 1 of transactions (KIP-98) all
+//! transactions of an identity share the epoch; with version 2 (KIP-890) each has its own. A record is in the log once
+//! the leader of its partition has acknowledged it.
+//!
+//! A commit sends the records that were handed over, and meanwhile adds the consumer group's offsets to the
+//! transaction. It requests the end of the transaction only when all records are in the log and the offsets are
+//! accepted. An abort drops the batches that were not sent, waits for the responses to those that were sent, then
+//! requests the end. It has to wait because a batch that arrives after the end would begin another transaction, which
+//! nobody ends, on a broker without KIP-890.
 //!
 //! **Failure**: before a commit has requested the end, every failure is [`WriteErrorKind::Abort`], or worse; after that
 //! only the response to that request decides. If the response is lost: in version 1 a coordinator cannot tell a
 //! repeated request from the end of a later transaction, so the outcome is [`WriteErrorKind::Unknown`] at once; in
 //! version 2 the request is repeated, and its response reveals the result of the first one (KIP-890, "retried EndTxn").
+//!
+//! `is_on(Mistake::...)`: a deliberate mistake, which only simulations switch on, to see that they detect it.
 
 use std::time::Instant;
 
@@ -50,9 +57,9 @@ pub(super) struct Abort {
     pub is_raising_epoch: bool,
 }
 
-/// The feature whose level is the cluster's version of transactions.
+/// The cluster's feature whose level is its version of transactions.
 const FEATURE: &str = "transaction.version";
-/// The version of EndTxn that ends a transaction of version 2.
+/// The version of the request EndTxn that ends a transaction of version 2.
 pub(super) const END_V2: i16 = 5;
 
 impl Writer {
@@ -148,7 +155,7 @@ impl Writer {
         self.send_init_producer_id(false, brokers, now);
     }
 
-    /// Handles a received identity.
+    /// Handles the identity that the coordinator has assigned: the writer is open now.
     pub(super) fn complete_open(&mut self, producer_id: i64, epoch: i16) {
         if matches!(self.state, State::Opening(_)) {
             self.session.set_identity(producer_id, epoch);
@@ -187,7 +194,7 @@ impl Writer {
                 false => self.send_add_offsets(brokers, now),
             }
         }
-        // The requests may have been rejected before they were sent.
+        // A request that cannot be sent at all, for example because the broker is too old, has failed the transaction.
         if let Some(error) = self.trouble.clone() {
             return self.finish(State::Open, Err(error));
         }
@@ -225,7 +232,8 @@ impl Writer {
         self.active_slots.iter().filter_map(|slot| self.partitions.get(*slot)).all(super::Partition::is_flushed)
     }
 
-    /// The error if a record was written below its expected offset, where other records were before.
+    /// The error if a reported record was written below the lowest offset that [`Writer::expect_from`] allows for its
+    /// number: the partition has lost the records that were there before.
     fn expectation_error(&self) -> Option<WriteError> {
         let is_below =
             |(number, offset): &&(u64, i64)| self.expected_offsets.get(number).is_some_and(|from| offset < from);
@@ -347,14 +355,14 @@ impl Writer {
         self.request_end(false, brokers, now);
     }
 
-    /// Handles the epoch that was raised after an abort.
+    /// Handles the response with the epoch that was raised after an abort: the abort is complete.
     pub(super) fn complete_epoch_bump(&mut self, producer_id: i64, epoch: i16) {
         self.session.set_identity(producer_id, epoch);
         self.finish(State::Idle, Ok(()));
     }
 
     /// Handles a coordinator's response that it has not ended the transaction. The request will be repeated, perhaps to
-    /// another broker; what the coordinator wrote before it failed may still take effect.
+    /// another broker; but what this coordinator wrote before it failed may still end the transaction.
     pub(super) fn note_failed_end_request(&mut self) {
         if let State::Committing(commit) = &mut self.state {
             commit.may_have_ended = true;

@@ -5,6 +5,12 @@
 //! [`Writer::commit`], [`Writer::abort`]), has its [`Brokers`] read and write, calls [`Writer::drive`], and checks for
 //! an [`Writer::outcome`].
 //!
+//! **Terms.** A slot is a partition's index in `Writer::partitions`; the caller gets it once for each partition. A
+//! ticket names the sender of a record by a number. The producer's identity is its id with an epoch: whoever opens the
+//! same transactional id later gets a higher epoch, and brokers refuse the former holder, which is then *fenced*. A
+//! batch is sealed once it has its sequence (the number of its first record, by which brokers recognise a repeated
+//! batch) and its final bytes. It is in the log once the partition's leader has acknowledged it.
+//!
 //! - `types`: its inputs and outputs; `send`: handing records over
 //! - `partition`: batches on their way to one partition, and their sequences
 //! - `produce`: which batches are sent where, and when; `produce_responses`: what the responses mean for each batch
@@ -19,6 +25,8 @@
 //!
 //! **Failure**: after a broker's refusal, the transaction can only be aborted. If it is unknown whether the end of a
 //! transaction took effect, the outcome is [`WriteErrorKind::Unknown`], and the writer does nothing more.
+//!
+//! `is_on(Mistake::...)`: a deliberate mistake, which only simulations switch on, to see that they detect it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,8 +83,10 @@ pub struct Writer {
     settings: Arc<WriteSettings>,
     session: Session,
     state: State,
+    /// The outcome of the last operation; `None` while it is in progress, and after the caller has taken it.
     outcome: Option<Result<(), WriteError>>,
     partitions: Vec<Partition>,
+    /// The slot of each partition, by its topic and number.
     slots: HashMap<Arc<str>, HashMap<i32, usize, ahash::RandomState>, ahash::RandomState>,
     /// Topics that [`Brokers`] has not been asked to watch yet.
     unwatched: Vec<Arc<str>>,
@@ -108,9 +118,11 @@ pub struct Writer {
     last_delay_code: Option<i16>,
     /// Why the transaction can only be aborted.
     trouble: Option<WriteError>,
+    /// The failures that the caller has not taken yet.
     failures: Vec<Failure>,
+    /// See [`Writer::take_delivered`].
     delivered: Vec<(u64, i64)>,
-    /// The lowest offset allowed for each number's reported records.
+    /// The lowest offset allowed for the reported records of each [`Ticket::number`].
     expected_offsets: HashMap<u64, i64, ahash::RandomState>,
     /// Where in `active_slots` the search for batches to send begins; it rotates, so that no partition starves.
     search_start: usize,
@@ -158,8 +170,9 @@ impl Writer {
         &self.id
     }
 
-    /// Requests an identity under the transactional id: an open transaction under it is aborted, and its former holder
-    /// is fenced. The outcome is [`WriteErrorKind::Retry`] if this takes longer than `patience`.
+    /// Requests an identity under the transactional id. The coordinator aborts a transaction that is open under this
+    /// id, and fences the id's former holder. The outcome is [`WriteErrorKind::Retry`] if this takes longer than
+    /// `patience`.
     pub fn open(&mut self, patience: Duration, now: Instant) {
         debug_assert!(matches!(self.state, State::New), "opened twice");
         self.outcome = None;
@@ -204,8 +217,8 @@ impl Writer {
         self.is_flushing = true;
     }
 
-    /// Requires records whose offsets are reported under `number` to be written at `offset` or beyond in the open
-    /// transaction: otherwise its commit fails with [`WriteErrorKind::Abort`].
+    /// Requires the records whose offsets are reported under `number` (a [`Ticket::number`]) to be written at `offset`
+    /// or beyond in the open transaction: otherwise its commit fails with [`WriteErrorKind::Abort`].
     pub fn expect_from(&mut self, number: u64, offset: i64) {
         self.expected_offsets.insert(number, offset);
     }
@@ -235,12 +248,14 @@ impl Writer {
         std::mem::take(&mut self.failures)
     }
 
-    /// The numbers and offsets of reported records that are in the log, since the last call.
+    /// The reported records that have got into the log since the last call, each as its [`Ticket::number`] and its
+    /// offset. A record whose offset the broker did not say is left out, or, if an offset is expected
+    /// ([`Writer::expect_from`]), has the offset -1.
     pub fn take_delivered(&mut self) -> Vec<(u64, i64)> {
         std::mem::take(&mut self.delivered)
     }
 
-    /// Why the open transaction can only be aborted, if so.
+    /// Why the open transaction can only be aborted; `None` if it may still be committed.
     pub fn trouble(&self) -> Option<&WriteError> {
         self.trouble.as_ref()
     }
@@ -270,7 +285,7 @@ impl Writer {
     fn handle_event(&mut self, event: Event, brokers: &mut Brokers, now: Instant) {
         match event {
             Event::Responded { id, version, body } => {
-                let id = self.misdirected(id);
+                let id = self.matched_request(id);
                 if let Some(produce) = self.produce_requests.remove(&id) {
                     self.handle_produce_response(id, &produce, version, body.as_slice(), brokers, now);
                 } else if let Some(request) = self.take_coordinator_request(id) {
@@ -289,7 +304,7 @@ impl Writer {
     }
 
     /// The request that a response is matched to: the right one, unless a deliberate mistake is switched on.
-    fn misdirected(&self, id: RequestId) -> RequestId {
+    fn matched_request(&self, id: RequestId) -> RequestId {
         let other = || self.produce_requests.keys().filter(|other| **other != id).min().copied();
         let is_mistaken = is_on(Mistake::WrongAnswer) && self.produce_requests.contains_key(&id);
         if is_mistaken { other().unwrap_or(id) } else { id }

@@ -1,8 +1,14 @@
 //! Batches on their way to one partition: they are built, sealed with a sequence, sent, and resent after failures.
 //!
+//! **Terms.** A sequence numbers a producer's records in one partition; a batch has that of its first record, by which
+//! the broker recognises a repeated batch. A batch is in the log once the broker has acknowledged it. The sender of a
+//! record is whoever handed it to the writer, under a number of its own ([`Ticket`](super::Ticket)).
+//!
 //! Invariants: batches are in the order of their sequences; a batch keeps its sequence until it is dropped with its
-//! transaction; counted from the first batch that is not in the log, at most [`REMEMBERED_BATCHES`] have been sent: a
-//! broker recognises no more batches as repeated (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
+//! transaction; from the first batch that is not in the log onwards, at most [`REMEMBERED_BATCHES`] batches have been
+//! sent: a broker recognises a repeated batch only among that many (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
+//!
+//! `is_on(Mistake::...)`: a deliberate mistake, which only simulations switch on, to see that they detect it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,10 +21,10 @@ use super::super::records::BatchBuilder;
 /// How many batches of a producer a broker remembers for each partition.
 pub(super) const REMEMBERED_BATCHES: usize = 5;
 
-/// Consecutive records of one sender, whose offsets are all reported or all not.
+/// Consecutive records of one sender in a batch. Their offsets are all reported to the sender, or none of them is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// The sender's number.
+    /// The sender's number ([`Ticket::number`](super::Ticket::number)).
     pub number: u64,
     /// Whether their offsets are reported.
     pub report: bool,
@@ -104,7 +110,7 @@ pub(super) enum TransactionMembership {
     In,
 }
 
-/// When the next attempt may be made: after the shortest wait at first, then less and less often.
+/// The wait before the next attempt: short at first, then longer and longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RetryBackoff {
     attempts: u32,
@@ -115,7 +121,7 @@ impl RetryBackoff {
     /// Attempts before the wait doubles.
     const ATTEMPTS_PER_WAIT: u32 = 4;
 
-    /// Whether an attempt may be made now.
+    /// Whether the wait is over, so that an attempt may be made now.
     pub fn is_over(&self, now: Instant) -> bool {
         self.until.is_none_or(|until| now >= until)
     }
@@ -159,15 +165,15 @@ pub(super) struct Partition {
     /// accepts any sequence as the first (`ProducerAppendInfo.checkSequence`), so before the first batch is in the log
     /// only one batch is sent at a time.
     pub known_producer_id: i64,
-    /// Whether it is part of the transaction.
+    /// Whether the partition is part of the transaction.
     pub membership: TransactionMembership,
     /// Whether a batch has failed: no further batch is sent until all batches in flight have a response.
     pub is_draining: bool,
     /// The broker that the last batch was sent to.
     pub node: i32,
-    /// When batches may be sent to it again.
+    /// When batches may be sent to the partition again.
     pub backoff: RetryBackoff,
-    /// Whether it is listed in the writer's `active_slots`.
+    /// Whether the partition is listed in the writer's `active_slots`.
     pub is_active: bool,
     /// Whether a batch was resent since the last one was sealed; for deliberate mistakes only.
     pub was_resent: bool,
@@ -211,7 +217,7 @@ impl Partition {
         unsealed.map(|count| count as usize).sum::<usize>() + sealed.map(|batch| batch.count as usize).sum::<usize>()
     }
 
-    /// When its oldest record that is not in the log was handed over.
+    /// When the oldest record that is not in the log was handed over; `None` if all records are in the log.
     pub fn oldest_record_at(&self) -> Option<Instant> {
         let sealed = self
             .sealed_batches
@@ -244,15 +250,15 @@ impl Partition {
         self.sealed_batches.iter().take(position).all(|batch| batch.send_state == SendState::Logged)
     }
 
-    /// Whether the order of batches allows another one to be sent to `node` now.
-    pub fn can_send_to(&self, node: i32, producer: i64) -> bool {
+    /// Whether the order of batches allows another one to be sent to `node` now, by the producer of this id.
+    pub fn can_send_to(&self, node: i32, producer_id: i64) -> bool {
         let in_flight = self.in_flight();
         if in_flight == 0 || is_on(Mistake::LastFirst) {
             return true;
         }
         // Another broker gets a batch only when the former one has responded to all batches that it got: otherwise a
         // later batch could overtake an earlier one.
-        !self.is_draining && self.node == node && self.known_producer_id == producer
+        !self.is_draining && self.node == node && self.known_producer_id == producer_id
     }
 }
 

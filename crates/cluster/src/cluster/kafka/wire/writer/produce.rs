@@ -1,11 +1,17 @@
 //! Which batches are sent to which broker, and when.
 //!
+//! A **slot** is the index of a partition in `Writer::partitions`. A batch is first open (records are added to it),
+//! then full; it is **sealed** once it has its sequence and its final bytes. A sealed batch waits to be sent, was sent,
+//! or is in the partition's log.
+//!
 //! A Produce request holds at most one batch of each partition that its broker leads. A batch is sent once the
 //! partition's previous batch was sent to the same broker on the same connection, or has a response; after a failure
 //! only once all sent batches have a response, beginning with the first batch that is not in the log. So a broker sees
 //! sequences in order, except for batches that it has refused itself.
 //!
 //! **Failure**: the batches of a request without a response are sent again until the delivery timeout.
+//!
+//! `is_on(Mistake::...)`: a deliberate mistake, which only simulations switch on, to see that they detect it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -47,6 +53,7 @@ type SharedBatch = OutgoingBatch<Arc<Vec<u8>>>;
 /// The partitions whose next batches may be sent to a broker.
 struct BrokerPlan {
     node: i32,
+    /// Whether one of these batches should be sent now. Then the others go along, even if they are not full.
     is_due: bool,
     partitions: Vec<(usize, Leader)>,
 }
@@ -73,7 +80,7 @@ impl Writer {
         }
     }
 
-    /// The plans for the brokers that have batches due.
+    /// The plans for the brokers to which a batch should be sent now.
     fn broker_plans(&mut self, brokers: &Brokers, now: Instant) -> Vec<BrokerPlan> {
         let mut plans: Vec<BrokerPlan> = Vec::new();
         self.search_start = self.search_start.wrapping_add(1);
@@ -93,7 +100,8 @@ impl Writer {
         plans
     }
 
-    /// The leader to send the partition's next batch to, if the batch may be sent now, and whether it is due.
+    /// The leader that the partition's next batch may be sent to now, and whether it should be sent now. `None` if it
+    /// may not, or if there is no batch.
     fn leader_to_send_to(&self, slot: usize, brokers: &Brokers, now: Instant) -> Option<(Leader, bool)> {
         let partition = self.partitions.get(slot)?;
         if partition.membership != TransactionMembership::In || !partition.backoff.is_over(now) {
@@ -114,7 +122,7 @@ impl Writer {
         (is_due || partition.open_batch.is_some()).then_some((leader, is_due))
     }
 
-    /// Whether a batch that is not full should be sent.
+    /// Whether a batch that is not full should be sent now.
     fn is_due(&self, open: &UnsealedBatch, now: Instant) -> bool {
         self.is_flushing || self.lacks_room || now >= open.first_record_at + self.settings.linger
     }
@@ -189,13 +197,13 @@ impl Writer {
         }
         let (count, sequence, unsealed_bytes) =
             (unsealed.builder.count(), partition.next_sequence, unsealed.builder.bytes());
-        let seal = BatchProducer {
+        let producer = BatchProducer {
             producer_id: self.session.producer_id,
             producer_epoch: self.session.epoch,
             base_sequence: sequence,
             transactional: true,
         };
-        let bytes = unsealed.builder.seal(seal, &mut self.packer);
+        let bytes = unsealed.builder.seal(producer, &mut self.packer);
         self.held_bytes = (self.held_bytes + bytes.len()).saturating_sub(unsealed_bytes);
         if !(is_on(Mistake::SequenceNotRaised) && std::mem::take(&mut partition.was_resent)) {
             partition.next_sequence = sequence_after(sequence, count);
@@ -213,7 +221,8 @@ impl Writer {
         Some(partition.sealed_batches.len() - 1)
     }
 
-    /// Handles a request without a response: its batches are sent again. If it was sent, they may be in the log.
+    /// Handles a request without a response: its batches are sent again. If the request was sent (`was_sent`), they may
+    /// be in the log.
     pub(super) fn handle_produce_failure(
         &mut self,
         id: RequestId,

@@ -1,9 +1,14 @@
 //! The responses to Produce requests: what they mean for each batch.
 //!
+//! A **slot** is the index of a partition in `Writer::partitions`, and a **position** the index of a batch in
+//! `Partition::sealed_batches`. Senders are the callers that handed records to the writer, each under a number.
+//!
 //! Invariants: an accepted batch is reported once; a batch that is too large is split into halves, whose records keep
 //! their sequences.
 //!
 //! **Failure**: a batch whose partition the response does not name is sent again.
+//!
+//! `is_on(Mistake::...)`: a deliberate mistake, which only simulations switch on, to see that they detect it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -81,6 +86,7 @@ impl Writer {
             BatchOutcome::Gap if !is_first => self.resend(id, sent, why(), now),
             BatchOutcome::TooLarge if count > 1 => self.split_batch(sent.slot, position, &what, now),
             BatchOutcome::TooLarge | BatchOutcome::Refused => self.refuse_records(sent.slot, position, response, &what),
+            // A gap although all batches before this one are in the log: nothing can be sent again to close it.
             BatchOutcome::Gap | BatchOutcome::Abort => {
                 self.fail_batch(sent.slot, position, response, WriteErrorKind::Abort, &what)
             }
@@ -109,6 +115,7 @@ impl Writer {
             let mut offset = base_offset;
             for run in &batch.runs {
                 if run.report {
+                    // Without an offset, a record is reported only where one is expected: that fails the commit.
                     let is_reported = base_offset >= 0 || self.expected_offsets.contains_key(&run.number);
                     let offsets =
                         (0..run.count).map(|index| if base_offset < 0 { -1 } else { offset + i64::from(index) });
@@ -181,7 +188,7 @@ impl Writer {
         batch.map(|batch| batch.runs.clone()).unwrap_or_default()
     }
 
-    /// Reports that records with this number have failed; the same failure is not reported twice in a row.
+    /// Reports that records of the sender with this number have failed, but not the same failure twice in a row.
     pub(super) fn report_failure(&mut self, number: u64, refused: bool, error: &WriteError) {
         let failure = Failure { number, refused, error: error.clone() };
         if self.failures.last() != Some(&failure) {
@@ -223,13 +230,13 @@ impl Writer {
         for record in read.records(read.payload()).filter_map(Result::ok) {
             let _ = builder.push_tail(record.timestamp, record.tail);
         }
-        let seal = BatchProducer {
+        let producer = BatchProducer {
             producer_id: read.producer_id,
             producer_epoch: read.producer_epoch,
             base_sequence: partition.next_sequence,
             transactional: true,
         };
-        batch.bytes = Arc::new(builder.seal(seal, &mut self.packer));
+        batch.bytes = Arc::new(builder.seal(producer, &mut self.packer));
         batch.sequence = partition.next_sequence;
         batch.send_state = SendState::Waiting;
         partition.next_sequence = sequence_after(partition.next_sequence, batch.count);
@@ -249,8 +256,8 @@ fn number_at(runs: &[Run], index: i32) -> Option<u64> {
     None
 }
 
-/// The two halves of a batch, sealed like the whole batch. `None` if the batch cannot be read, which cannot happen
-/// since this writer built it.
+/// The two halves of a batch, sealed under the producer id and epoch of the whole batch. `None` if the batch cannot be
+/// read, which cannot happen since this writer built it.
 fn halves(whole: &SealedBatch, packer: &mut super::Packer) -> Option<(SealedBatch, SealedBatch)> {
     let batch = Batches::new(&whole.bytes).next()?.ok()?;
     let codec = batch.codec().ok()?;
@@ -273,15 +280,15 @@ fn halves(whole: &SealedBatch, packer: &mut super::Packer) -> Option<(SealedBatc
         return None;
     }
     let (first_runs, second_runs) = split_runs(&whole.runs, count);
-    let mut seal = |builder: BatchBuilder, sequence, runs| {
+    let mut seal_half = |builder: BatchBuilder, sequence, runs| {
         let count = builder.count();
-        let seal = BatchProducer {
+        let producer = BatchProducer {
             producer_id: batch.producer_id,
             producer_epoch: batch.producer_epoch,
             base_sequence: sequence,
             transactional: true,
         };
-        let bytes = Arc::new(builder.seal(seal, packer));
+        let bytes = Arc::new(builder.seal(producer, packer));
         SealedBatch {
             bytes,
             sequence,
@@ -293,7 +300,7 @@ fn halves(whole: &SealedBatch, packer: &mut super::Packer) -> Option<(SealedBatc
             last_failure: whole.last_failure.clone(),
         }
     };
-    let first_half = seal(first, whole.sequence, first_runs);
-    let second_half = seal(second, sequence_after(whole.sequence, count), second_runs);
+    let first_half = seal_half(first, whole.sequence, first_runs);
+    let second_half = seal_half(second, sequence_after(whole.sequence, count), second_runs);
     Some((first_half, second_half))
 }

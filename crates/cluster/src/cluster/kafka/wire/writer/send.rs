@@ -1,5 +1,8 @@
 //! Accepts records: each record is added to its partition's batch, if there is room.
 //!
+//! A [`Slot`] stands for a partition: it is its index in `Writer::partitions`. A [`Ticket`] says who hands a record
+//! over, and whether its offset is reported.
+//!
 //! **Failure**: a record that can never be sent, or whose slot does not exist, is refused; the transaction stays open.
 
 use std::iter::Peekable;
@@ -18,7 +21,7 @@ use crate::record::Headers;
 const RECORD_OVERHEAD_BYTES_MAX: usize = RECORD_HEAD_BYTES_MAX + 3 * VARINT_BYTES_MAX;
 
 impl Writer {
-    /// The slot of a partition, which is created at the first call.
+    /// The slot of a partition; the first call for a partition creates it.
     pub fn slot(&mut self, topic: &str, partition: i32) -> Slot {
         if let Some(slot) = self.slots.get(topic).and_then(|slots| slots.get(&partition)) {
             return Slot(*slot);

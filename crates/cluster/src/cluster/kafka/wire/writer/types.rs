@@ -1,4 +1,4 @@
-//! A writer's inputs and outputs.
+//! A writer's inputs and outputs. A record is *in the log* once the leader of its partition has acknowledged it.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ impl Default for WriteSettings {
     }
 }
 
-/// A partition that is written to: see [`super::Writer::slot`].
+/// Stands for a partition that is written to: see [`super::Writer::slot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot(pub(super) usize);
 
@@ -79,7 +79,8 @@ pub struct Slot(pub(super) usize);
 pub struct Ticket {
     /// The sender's own number.
     pub number: u64,
-    /// Whether the record's offset is reported ([`super::Writer::take_delivered`]); a failure is always reported.
+    /// Whether the record's offset is reported ([`super::Writer::take_delivered`]). A failure is always reported
+    /// ([`super::Writer::take_failures`]).
     pub report: bool,
 }
 
