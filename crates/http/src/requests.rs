@@ -1,15 +1,15 @@
 //! A [`crate::request::Store`] of HTTP requests, in a folder that one process uses.
 //!
-//! Two threads take changes from a queue. The one that holds the `Writer` applies the rules of
-//! [`crate::request::entry`] to one change after the other, and writes the results as one batch. Then one thread syncs
-//! while the other continues with new changes: so changes that need no sync do not wait for one, and changes that need
-//! one share it.
+//! A **change** is what a caller asks of the store (an `Operation`). Two threads take changes from a queue. The one
+//! that holds the `Writer` applies the rules of [`crate::request::entry`] to one change after the other, and writes the
+//! results as one batch. Then one thread syncs (has the operating system put the writes on the disk) while the other
+//! continues with new changes: so changes that need no sync do not wait for one, and changes that need one share it.
 //!
-//! **Callers get a response only after its sync**, and likewise a reservation that must not be taken over: this holds
-//! for the caller that wrote it, and for other callers with the same request (`syncs`). Other reservations are synced
-//! with the next response: a crash of the machine before that loses only requests that were not answered. They are
-//! passed to the operating system before the request is carried out, so that the end of the process alone loses none of
-//! them.
+//! **Callers get a response only after its sync**, and likewise a reservation that must not be taken over
+//! ([`OnInDoubt::Refuse`](crate::request::OnInDoubt::Refuse)): this holds for the caller that wrote it, and for other
+//! callers with the same request (`syncs`). Other reservations are synced with the next response: a crash of the
+//! machine before that loses only requests that were not answered. They are passed to the operating system before the
+//! request is carried out, so that the end of the process alone loses none of them.
 //!
 //! **At once.** A reservation that need not wait for anything is made on the caller's thread, since switching to
 //! another thread and back takes longer than the reservation itself. The conditions: no other change is queued or being
@@ -17,9 +17,11 @@
 //! runtime has more than one thread.
 //!
 //! **Time** is the wall clock when the store was opened plus the monotonic clock since: setting the clock ends no
-//! lease. The end of the process ends all of its leases: entries name the run that wrote them.
+//! lease. The end of the process ends all of its leases: entries name the run (the opening of the store) that wrote
+//! them, and a lease of another run counts as over.
 //!
-//! **Unlike a task's store**, this one cannot be rebuilt from elsewhere, syncs its log, and is never removed.
+//! **Unlike the store of a Kafka partition** (ratchet's module `state`), this one cannot be rebuilt from elsewhere,
+//! syncs its log, and is never removed.
 //!
 //! **Failure.** After a failed write or sync it is not known what is on the disk. The database is closed, all waiting
 //! callers get the error, and the database is reopened after a pause, with the state that is on the disk then. Opening
@@ -177,7 +179,7 @@ impl Requests {
 
     /// Reserves on the caller's thread; `None` if that might have to wait for another thread or the disk.
     fn reserve_at_once(&self, wanted: &Wanted) -> Option<Result<Found, Error>> {
-        // Changes that already wait are written together, which takes less processor time.
+        // If changes already wait, this one joins them: they are written together, which takes less processor time.
         let is_idle = self.changes.as_ref().is_some_and(Sender::is_empty);
         (is_idle && runtime_has_other_threads()).then(|| self.shared.reserve_at_once(wanted)).flatten()
     }
@@ -316,9 +318,11 @@ impl Shared {
 
     /// Carries out the queued changes. Returns the replies that can be sent at once; the others are sent after a sync.
     fn carry_out(&self, writer: &mut Writer, queued: &mut Vec<QueuedOperation>) -> Replies {
+        // Whether a sync takes so long that the disk seems to hang.
         let is_late = self.syncs().is_late();
         let outcome = writer.carry_out(queued.iter().map(|queued| &queued.operation), is_late);
         let mut syncs = self.syncs();
+        // If writes were lost on a full disk, that database was closed since then: reopened, it shows what is there.
         if !writer.is_read_only() {
             syncs.forget_lost();
         }
@@ -345,6 +349,7 @@ impl Shared {
 
     /// Syncs until nothing is left to sync, unless the other thread does so.
     fn sync(&self) {
+        // Whether this thread has ended a sync, and continues: then it is the one thread that syncs.
         let mut is_continuing = false;
         loop {
             let Some(database) = self.syncs().begin_sync(is_continuing) else {

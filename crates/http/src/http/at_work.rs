@@ -1,5 +1,9 @@
 //! The work in progress in this process: counted for its bounds and for a graceful stop, and listed by id so that other
 //! requests can wait for it.
+//!
+//! A request is at work from the arrival of its whole body until its response is there. A [`Share`] is the part of a
+//! bound that one request takes. A digest is what is remembered of a response's body that is too large to be remembered
+//! whole: it is known only when the body has been sent.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -19,9 +23,9 @@ pub(super) struct AtWork(Arc<Counts>);
 struct Counts {
     /// Requests that are being carried out or wait to be carried out.
     requests: Arc<Shares>,
-    /// Bytes of bodies.
+    /// Bytes of the bodies that are held in memory.
     bodies: Arc<Shares>,
-    /// The number of responses that are remembered as given, but not yet with their digest.
+    /// The number of responses that are remembered, but whose digests are not yet.
     digests: AtomicUsize,
     /// Notifies when no work is in progress.
     idle: Notify,
@@ -36,7 +40,7 @@ pub(super) struct WorkGuard {
 }
 
 impl AtWork {
-    /// Counts one more request; `None` if there are already `max`, or its client has its share of them.
+    /// Counts one more request; `None` if there are already `max`, or if its client may not have another one of them.
     pub fn begin(&self, peer: Option<Peer>, max: usize) -> Option<WorkGuard> {
         let mut share = self.0.requests.begin(peer);
         let fits = share.grow(1, Limit { total: max, guaranteed: 1 });
@@ -95,7 +99,8 @@ impl Drop for WorkGuard {
     }
 }
 
-/// Notifies requests that wait for a request at work in this process, so that they need not poll the store.
+/// The requests at work in this process, each with the notification of its end: repeated requests wait for that instead
+/// of polling the store.
 #[derive(Debug, Default)]
 pub(super) struct Waiters(Mutex<HashMap<Id, Arc<Notify>>>);
 
@@ -128,7 +133,7 @@ pub(super) struct AwaitableRequest {
 impl Drop for AwaitableRequest {
     fn drop(&mut self) {
         let mut all = self.waiters.lock();
-        // A request that has taken over has its own entry.
+        // A request that has taken this one over, after its lease, has replaced the entry with its own.
         if all.get(&self.id).is_some_and(|done| Arc::ptr_eq(done, &self.done)) {
             all.remove(&self.id);
         }

@@ -1,4 +1,4 @@
-//! The bodies of requests and responses that pass through the layer.
+//! The bodies of requests and responses that pass through the layer ([`Idempotency`](super::Idempotency)).
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -19,8 +19,9 @@ pub type BodyError = Box<dyn StdError + Send + Sync>;
 pub struct Body {
     /// The bytes that are there already.
     ready: Bytes,
+    /// The trailers after the ready bytes; not used if there is a `rest`, which brings its own.
     trailers: Option<HeaderMap>,
-    /// The part that follows them.
+    /// The part that follows the ready bytes.
     rest: Option<UnsyncBoxBody<Bytes, BodyError>>,
 }
 
@@ -69,8 +70,8 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        let rest = self.rest.as_ref().is_none_or(http_body::Body::is_end_stream);
-        self.ready.is_empty() && self.trailers.is_none() && rest
+        let rest_has_ended = self.rest.as_ref().is_none_or(http_body::Body::is_end_stream);
+        self.ready.is_empty() && self.trailers.is_none() && rest_has_ended
     }
 
     fn size_hint(&self) -> SizeHint {

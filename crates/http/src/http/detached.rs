@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 /// Work that becomes a task of its own if it is dropped before its end. It is not a task from the start: spawning one,
 /// and being woken by it, takes a good part of a short request's time.
 pub(super) struct Detached<F: Future<Output: Send> + Send + 'static> {
-    /// `None` after its end.
+    /// `None` after it has ended or panicked.
     work: Option<Pin<Box<F>>>,
     runtime: Handle,
 }

@@ -1,7 +1,8 @@
 //! The id of a request, by which it is found, and its fingerprint, by which another request under its key is noticed.
 //!
-//! The **id** is the SHA-256 of the scope, the host if it counts, the caller, the method, the path and the key: a key
-//! belongs to its caller, on one resource of one service. Without a scope and a host, neither is part of the digest.
+//! The **id** is the SHA-256 of the scope (the service's name), the host if it counts, the caller (the client, told
+//! apart as the settings say), the method, the path and the key: a key belongs to its caller, on one resource of one
+//! service. Without a scope and a host, neither is part of the digest.
 //! The **fingerprint** is the SHA-256 of the method, the path with its query, chosen headers and the body. JSON is
 //! compared by its meaning: whitespace and the order of fields do not matter, and chosen fields are left out. Any other
 //! body is compared byte by byte.
@@ -25,6 +26,7 @@ const FINGERPRINT_PREFIX: &[u8] = b"ratchet request's fingerprint 1";
 /// Computes fingerprints of requests.
 #[derive(Debug)]
 pub(super) struct Fingerprints {
+    /// The headers that are covered.
     headers: Vec<HeaderName>,
     /// The paths of the JSON fields that are left out.
     excluded_fields: Vec<Vec<String>>,
@@ -81,6 +83,7 @@ pub(super) struct Namespace<'a> {
     pub scope: &'a str,
     /// `None` if the host does not count.
     pub host: Option<&'a [u8]>,
+    /// `None` if the request does not say who its caller is.
     pub caller: Option<&'a [u8]>,
 }
 

@@ -4,12 +4,13 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
-/// The gRPC headers of a response without a body and trailers: without them it is not a gRPC response.
+/// The headers in which a gRPC response without a body has its status: a replay without them would be no gRPC response.
 pub(super) static HEADERS: [HeaderName; 3] =
     [STATUS, HeaderName::from_static("grpc-message"), HeaderName::from_static("grpc-status-details-bin")];
 
-/// The HTTP status that corresponds to `grpc-status`; `None` without one, or if the call succeeded. A call that was
-/// cancelled, or whose status is unknown, may have done something: it counts as a failure of the service.
+/// The HTTP status that corresponds to `grpc-status` among these headers or trailers; `None` without `grpc-status`, or
+/// if the call succeeded. A call that was cancelled, or whose status is unknown, may have done something: it counts as
+/// a failure of the service.
 pub(super) fn status(headers: &HeaderMap) -> Option<StatusCode> {
     Some(match headers.get(STATUS).map(HeaderValue::as_bytes)? {
         b"0" => return None,

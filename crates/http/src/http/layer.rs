@@ -1,4 +1,9 @@
 //! The tower layer, and the methods that configure it.
+//!
+//! **Terms.** A request under a key is *reserved* before the service is run. The reservation is held under a token, and
+//! lasts for a *lease*, which the holder extends while the service is at work; afterwards another may take over. A
+//! request is *in doubt* if nobody knows whether the service has carried it out. Its *fingerprint* shows whether
+//! another request under the same key is the same request. A *replay* is a remembered response that is sent again.
 
 use std::future::Future;
 use std::mem;
@@ -150,8 +155,9 @@ impl Idempotency {
         self
     }
 
-    /// How long a request stays reserved after its service was [given up](super::GivenUp); 60 s by default. The service
-    /// may still be at work, so requests under the key are answered as if it were. After that the request is in doubt.
+    /// How long a request stays reserved once nobody waits for its service any more ([`GivenUp`](super::GivenUp)); 60 s
+    /// by default. The service may still be at work, so requests under the key are answered as if it were. After that
+    /// the request is in doubt.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.settings.grace = grace;
         self
@@ -184,8 +190,10 @@ impl Idempotency {
 
     /// How many requests under a key may be at work at once, in this layer and its clones: 1024 by default. More are
     /// refused with 503. A request continues when its client is gone, so a bound on connections does not bound
-    /// requests. If a request has a [`Peer`](super::Peer) among its extensions, its client gets at most as much of this
-    /// bound, and of [`bodies_bytes_max`](Self::bodies_bytes_max), as is left for all others.
+    /// requests. If a request has a [`Peer`](super::Peer) among its extensions, its client cannot take the whole bound:
+    /// it may take another part only if, with that part, it has no more than is still free. So one client alone gets
+    /// half of the bound, and the next one half of the rest. The same goes for
+    /// [`bodies_bytes_max`](Self::bodies_bytes_max).
     pub fn at_work_max(mut self, requests: usize) -> Self {
         self.settings.at_work_max = requests;
         self
@@ -217,7 +225,7 @@ impl Idempotency {
     }
 
     /// Statuses with which the service says that it has done nothing: these responses are not remembered, and the next
-    /// request is carried out, even with [`OnInDoubt::Refuse`]. None by default; statuses below 400 are ignored. An
+    /// request is carried out, even with [`OnInDoubt::Refuse`]. None by default; statuses below 400 are ignored. A
     /// response that has [`NotRun`](super::NotRun) among its extensions needs no such status.
     pub fn released(mut self, statuses: impl IntoIterator<Item = StatusCode>) -> Self {
         self.settings.released = statuses.into_iter().collect();

@@ -14,13 +14,13 @@ pub struct LogLimit(Mutex<Events>);
 struct Events {
     /// The time of the last line.
     logged: Option<Duration>,
-    /// The number of events since.
+    /// The number of events since that line.
     count: u64,
 }
 
 impl LogLimit {
     /// Counts an event; `now` is the time since a fixed moment. If it is time for another line, returns the number of
-    /// events since the last one.
+    /// events since the last line, including this event.
     pub fn count(&self, now: Duration) -> Option<u64> {
         let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         events.count += 1;

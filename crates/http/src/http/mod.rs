@@ -48,8 +48,8 @@
 //! lease, between its reservation and the service's start. Exactly once needs the service's own transaction:
 //! docs/http-idempotency.md.
 //!
-//! **Failure.** If a response cannot be remembered, the client still gets it, because it is true. An error is logged,
-//! and a repeated request is in doubt.
+//! **Failure.** If a response cannot be remembered, the client still gets it: it is what the service has answered. An
+//! error is logged, and a repeated request is in doubt.
 
 mod at_work;
 mod body;

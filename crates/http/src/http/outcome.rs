@@ -1,4 +1,5 @@
-//! The outcome of a request, for metrics; and markers of responses that say whether the service was run.
+//! The outcome of a request, for metrics; and markers among the extensions of responses, which say whether the service
+//! was run, or where a response comes from.
 
 /// The outcome of a request; every response has it among its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,8 +99,8 @@ pub struct GivenUp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotRun;
 
-/// Marks a response that is neither the service's nor a remembered one: in it the layer itself says why a request was
-/// not carried out, or why its response is missing.
+/// Marks a response of the layer's own, neither the service's nor a remembered one: it says why a request was not
+/// carried out, or why its response is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Own;
 

@@ -10,12 +10,12 @@ use super::{Outcome, Own, key};
 use crate::format;
 use crate::request::Id;
 
-/// The value of `Retry-After`, in seconds: it is not known how long the client should wait.
+/// The value of `Retry-After`, in seconds. It is arbitrary, since nobody knows how long the client should wait.
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
 
 /// The media type of problems.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
-/// Precedes a request's id in a problem's `instance`.
+/// The prefix of a problem's `instance`; a request's id follows it.
 pub const INSTANCE: &str = "urn:ratchet:request:";
 
 /// Why the layer answers a request itself, instead of the service.
@@ -25,7 +25,7 @@ pub(super) enum Problem {
     KeyMissing(String),
     /// Its key, in this header, is invalid.
     KeyInvalid(String, key::Error),
-    /// It must say who its caller is, and does not; with the header for that, if there is one.
+    /// It must say who its caller is, and does not. If a header says that, the field has the header's name.
     CallerMissing(Option<String>),
     /// Its body could not be read.
     BodyUnread,
@@ -45,7 +45,7 @@ pub(super) enum Problem {
     StoreDown,
     /// The store has no room for another request.
     StoreFull,
-    /// Too many requests are at work, or their bodies take too much memory.
+    /// Too many requests are being carried out, or their bodies take too much memory.
     TooManyRequests,
 }
 
@@ -72,6 +72,7 @@ impl Problem {
             Self::OtherRequest => Outcome::OtherRequest,
             Self::InProgress => Outcome::InProgress,
             Self::InDoubt(_) | Self::AnswerLost => Outcome::InDoubt,
+            // An operator's decision is remembered as the request's response, so clients get it as a replay.
             Self::Dropped => Outcome::Replayed,
             Self::StoreDown => Outcome::StoreDown,
             Self::StoreFull => Outcome::StoreFull,
@@ -197,6 +198,7 @@ impl Problem {
             response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
         }
         response.extensions_mut().insert(self.outcome());
+        // Says that this is the layer's own response.
         response.extensions_mut().insert(Own);
         response
     }

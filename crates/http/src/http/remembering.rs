@@ -1,4 +1,7 @@
 //! Remembered responses, and their replays.
+//!
+//! An [`Answer`] is what the store remembers of a response. A note is a JSON body that stands for one that was not
+//! remembered. A digest (SHA-256) is remembered of a body that is too large to be remembered whole.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,11 +34,12 @@ const BODY_HEADERS: [HeaderName; 5] =
 struct Note {
     /// The explanation.
     idempotency: &'static str,
+    /// The length and the SHA-256 of the body that the note replaces, if they are known.
     bytes: Option<u64>,
     sha256: Option<String>,
 }
 
-/// The replay of a response. Its body holds this share of the bound on bodies until it is sent.
+/// The replay of a response. Its body holds `share`, its part of the bound on all bodies together, until it is sent.
 pub(super) fn replay(answer: &Answer, share: Share) -> Response<Body> {
     let mut headers = HeaderMap::with_capacity(answer.headers.len() + 2);
     let note = match &answer.body {
@@ -72,6 +76,7 @@ pub(super) fn replay(answer: &Answer, share: Share) -> Response<Body> {
     *replayed.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
     *replayed.headers_mut() = headers;
     replayed.extensions_mut().insert(Outcome::Replayed);
+    // This mark of an operator's record is no valid header name, so it was left out of the headers above.
     if answer.headers.iter().any(|(name, _)| name == BY_HAND) {
         replayed.extensions_mut().insert(RecordedByHand);
     }
@@ -109,7 +114,8 @@ pub(super) struct DigestedBody {
     body: Body,
     digest: Sha256,
     length: u64,
-    /// The data for remembering the digest at the end; `None` once that has begun, or if the body broke off.
+    /// The data for remembering the digest at the end: the response, the reservation, and the count of the work. `None`
+    /// once that has begun, or if the body broke off.
     pending_digest: Option<(Answer, Held, Arc<Shared>, WorkGuard)>,
 }
 

@@ -1,7 +1,12 @@
 //! A request's path through the layer, up to the service and after it.
 //!
-//! Once its body is complete, a guarded request is carried out to its end: a client that disconnects must not interrupt
-//! it. If the client is gone, the request becomes a task of its own.
+//! A guarded request is one with a key, by a method that may change something. Once its body is complete, it is carried
+//! out to its end: a client that disconnects must not interrupt it. If the client is gone, the request becomes a task
+//! of its own.
+//!
+//! A reservation ([`Held`]) lasts for a lease; its holder extends the lease while the service is at work. An [`Answer`]
+//! is what the store remembers of a response, and a replay is that response, sent again. A [`Share`] is the part of a
+//! bound that one request takes.
 
 use std::fmt;
 use std::pin::pin;
@@ -44,6 +49,7 @@ pub(super) struct Shared {
     pub at_work: AtWork,
     pub waiters: Arc<Waiters>,
     fingerprints: Fingerprints,
+    /// Whether the layer, or a clone of it, already removes expired responses.
     is_tidying: Arc<AtomicBool>,
     /// Limits the log lines about requests that a full store has refused.
     full_log_limit: LogLimit,
@@ -88,7 +94,7 @@ impl Shared {
         }
     }
 
-    /// The bound on all bodies together: there is room for at least one request's body.
+    /// The bound on all bodies together, which has room for at least one request's body.
     pub fn bodies_limit(&self) -> Limit {
         let guaranteed = self.settings.request_bytes_max;
         Limit { total: self.settings.bodies_bytes_max.max(guaranteed), guaranteed }
@@ -193,28 +199,28 @@ where
     let settings = &shared.settings;
     settings.reservation_header.iter().for_each(|name| drop(parts.headers.remove(name)));
     let key = if settings.guards(&parts.method) { key::read(&parts.headers, &settings.header) } else { Ok(None) };
-    let problem = |problem: Problem| Ok(problem.response());
+    let respond_with = |problem: Problem| Ok(problem.response());
     let key = match key {
         Ok(Some(key)) => key,
         Ok(None) if settings.required && settings.guards(&parts.method) => {
-            return problem(Problem::KeyMissing(settings.header.to_string()));
+            return respond_with(Problem::KeyMissing(settings.header.to_string()));
         }
         Ok(None) => {
             return pass_through(&mut inner, Request::from_parts(parts, Body::stream(body)), Outcome::Passed).await;
         }
-        Err(error) => return problem(Problem::KeyInvalid(settings.header.to_string(), error)),
+        Err(error) => return respond_with(Problem::KeyInvalid(settings.header.to_string(), error)),
     };
     let caller = (settings.caller)(&parts);
     if settings.lacks_caller(caller.as_deref()) {
-        return problem(Problem::CallerMissing(settings.caller_header.as_ref().map(ToString::to_string)));
+        return respond_with(Problem::CallerMissing(settings.caller_header.as_ref().map(ToString::to_string)));
     }
     let peer = parts.extensions.get::<Peer>().copied();
     let (body, body_share) = match shared.read_body(body, peer).await {
         Ok(read) => read,
-        Err(refusal) => return problem(refusal),
+        Err(refusal) => return respond_with(refusal),
     };
     let Some(work_guard) = shared.at_work.begin(peer, settings.at_work_max) else {
-        return problem(Problem::TooManyRequests);
+        return respond_with(Problem::TooManyRequests);
     };
     shared.start_tidying();
     let guarded = GuardedRequest::new(Arc::clone(&shared), &parts, &body, (&key, caller.as_deref()), peer);
@@ -248,12 +254,12 @@ where
     Ok(response)
 }
 
-/// A request that is carried out once.
+/// A request with a key: it is carried out once.
 pub(super) struct GuardedRequest {
     pub shared: Arc<Shared>,
     pub id: Id,
     fingerprint: Fingerprint,
-    /// The client whose share of the bounds it uses.
+    /// The client whose part of the bounds the request uses; `None` if it is not known: then only the totals count.
     pub peer: Option<Peer>,
 }
 
@@ -325,15 +331,15 @@ impl GuardedRequest {
         NextAction::Respond(Box::new(problem.response()))
     }
 
-    /// Asks the store to reserve the request, and asks again while another holder is at work on it, until the wait is
-    /// over. Returns the store's last reply.
+    /// Asks the store to reserve the request, and asks again while another holder is at work on it, for as long as
+    /// `settings.wait`. Returns the store's last reply.
     pub async fn reserve_or_wait(&self, held: Held) -> Result<Found, Error> {
         let Shared { settings, surroundings, .. } = &*self.shared;
         let deadline = surroundings.now() + settings.wait;
         let mut pause = RESERVE_PAUSE;
         let mut was_slow = false;
         loop {
-            // Subscribed before the call to the store, so that an end in between is not missed.
+            // Subscribed to before the call to the store, so that an end of the other request in between is not missed.
             let end = self.shared.waiters.end_notify(self.id);
             let ended = end.as_ref().map(|end| end.notified());
             let call_began = surroundings.now();
@@ -373,7 +379,7 @@ impl GuardedRequest {
         Wanted { held, fingerprint: self.fingerprint, lease, retention, on_in_doubt }
     }
 
-    /// Handles a failed reservation.
+    /// Handles a store that has failed to reserve the request.
     fn reservation_failed(&self, held: Held, error: &Error) -> NextAction {
         match error {
             Error::Full(_) => self.shared.log_store_full(error),

@@ -1,4 +1,5 @@
-//! The layer's settings.
+//! The layer's settings. Each field is set, and explained, by the method of [`Idempotency`](super::Idempotency) that
+//! has its name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +13,9 @@ use crate::request::OnInDoubt;
 
 /// How long responses are remembered by default.
 pub const RETENTION: Duration = Duration::from_secs(24 * 3_600);
-/// How long a lease is by default.
+/// How long the holder of a reservation may be silent before another may take over, by default.
 pub const LEASE: Duration = Duration::from_secs(30);
-/// How long a request stays reserved after its service was given up, by default.
+/// How long a request stays reserved after nobody waits for its service any more, by default.
 pub const GRACE: Duration = Duration::from_secs(60);
 /// The largest body of a request, and of a response that is remembered, by default.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
@@ -141,7 +142,7 @@ impl fmt::Debug for Settings {
 }
 
 impl Settings {
-    /// Whether a request by this method may change something.
+    /// Whether a request by this method may change something; any other one passes through, even with a key.
     pub fn guards(&self, method: &Method) -> bool {
         !method.is_safe() && *method != Method::CONNECT
     }
@@ -153,7 +154,7 @@ impl Settings {
 
     /// What happens to a request after a response of this status. Some statuses say that nothing was done yet, and ask
     /// for the same request again. Others say that the service has failed: it may have done its work before that, so
-    /// the request is in doubt if nothing may run twice.
+    /// the request is in doubt if nothing may run twice. The same goes for an informational status, which is no answer.
     pub fn disposition(&self, status: StatusCode) -> Disposition {
         const NOT_YET: [StatusCode; 3] =
             [StatusCode::UNAUTHORIZED, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];

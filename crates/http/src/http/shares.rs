@@ -1,8 +1,9 @@
-//! Bounds that all clients share. One client gets at most as much of a bound as is left for all others.
+//! Bounds that all clients share, of which no single client can take everything.
 //!
-//! A single client gets half of a bound, the next one half of the rest, and so on: there is always room for another
-//! client. Clients are told apart by their addresses, which they cannot invent. Requests without an address have no
-//! shares: only their total is bounded.
+//! A client may take another part of a bound only if, with that part, it has no more than is still free, or no more
+//! than [`Limit::guaranteed`]. So the first client gets half of the bound, the next one half of the rest, and so on:
+//! there is always room for another client. Clients are told apart by their addresses, which they cannot invent.
+//! Requests without an address have no shares: only their total is bounded.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -43,7 +44,7 @@ impl fmt::Display for Peer {
 pub struct Limit {
     /// For all clients together.
     pub total: usize,
-    /// The amount that one client may always have while there is room for it, however little is left for others.
+    /// The amount that one client may have even if less than that is still free, as long as it fits into the total.
     pub guaranteed: usize,
 }
 
@@ -52,18 +53,18 @@ pub struct Limit {
 pub enum Full {
     /// The whole bound is taken.
     All,
-    /// The client has its whole share.
+    /// With this, the client would have more than is still free.
     Share,
 }
 
-/// The shares of one bound that clients have.
+/// What is taken of one bound, in total and by each client.
 #[derive(Debug, Default)]
 pub struct Shares(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     used: usize,
-    /// The amount of each client's shares.
+    /// The amount that each client has.
     by_peer: HashMap<Peer, usize>,
     /// The number of refusals.
     refused: u64,
@@ -98,7 +99,8 @@ impl Shares {
         Share { shares: Arc::clone(self), peer, amount: 0 }
     }
 
-    /// A share of one for this client, if there is room for it.
+    /// A share of the amount 1 for this client. If there is no room, the caller has to count the refusal
+    /// ([`Self::refuse`]).
     pub fn take(self: &Arc<Self>, peer: Option<Peer>, limit: Limit) -> Result<Share, Full> {
         let mut share = self.begin(peer);
         share.try_grow(1, limit).map(|()| share)
@@ -123,7 +125,7 @@ impl Shares {
 }
 
 impl Share {
-    /// Takes this amount more; `false` if there is no room for it.
+    /// Takes this amount more; `false` if there is no room for it, which counts as a refusal.
     pub fn grow(&mut self, amount: usize, limit: Limit) -> bool {
         let grown = self.try_grow(amount, limit).is_ok();
         if !grown {
@@ -174,7 +176,7 @@ impl Drop for Share {
     }
 }
 
-/// Bytes with their share.
+/// Bytes, and the share that counts them.
 struct HeldBytes {
     bytes: Bytes,
     _share: Share,
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn client_gets_at_most_as_much_as_is_left_for_others() {
+    fn client_gets_at_most_as_much_as_is_still_free() {
         let shares = Arc::default();
         let first = take_all(&shares, peer(1), 100);
         let second = take_all(&shares, peer(2), 100);

@@ -1,4 +1,8 @@
 //! Carries a request out: runs the service, extends the lease meanwhile, and remembers the response.
+//!
+//! A reservation ([`Held`]) lasts for a lease; if the lease is not extended in time, another holder may take over the
+//! request, and this one is *fenced*: the store refuses its changes. An [`Answer`] is what the store remembers of a
+//! response. A request is in doubt if nobody knows whether the service has carried it out.
 
 use std::any::Any;
 use std::ops::ControlFlow;
@@ -28,17 +32,18 @@ use super::settings::Disposition;
 use super::shares::{Limit, Peer, Share};
 use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt, Reply};
 
-/// The lease is extended every `lease / EXTENSIONS`.
-const EXTENSIONS: u32 = 3;
+/// The lease is extended every `lease / EXTENSIONS_PER_LEASE`.
+const EXTENSIONS_PER_LEASE: u32 = 3;
 /// The first and the longest pause before a failed change of a reservation is retried.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// How the service's run of a request ended.
 enum RunEnd<E> {
-    /// With a response that must be remembered whole.
+    /// With a response that must be remembered whole: its head, its body, and its trailers if it has any.
     Whole(Parts, BodySoFar, Option<HeaderMap>),
-    /// With a response whose body is too large to be remembered whole, or is a stream.
+    /// With a response whose body is too large to be remembered whole, or is a stream: its head, the part of the body
+    /// that was read, and the rest.
     Large(Parts, BodySoFar, Body),
     /// With a response that is not remembered: the next request is carried out.
     Released(Response<Body>),
@@ -139,6 +144,7 @@ impl GuardedRequest {
                 result.into_result().map(|response| with_outcome(outcome, response))
             }
         };
+        // Repeated requests that wait for this one ask the store now.
         drop(awaitable);
         response
     }
@@ -147,7 +153,7 @@ impl GuardedRequest {
     async fn extend_lease(&self, held: Held, is_extending: &AtomicBool) -> std::convert::Infallible {
         let Shared { settings, store, surroundings, .. } = &*self.shared;
         loop {
-            surroundings.sleep(settings.lease / EXTENSIONS).await;
+            surroundings.sleep(settings.lease / EXTENSIONS_PER_LEASE).await;
             is_extending.store(true, Ordering::Relaxed);
             let extended = self.shared.in_time(store.extend(held, settings.lease)).await;
             is_extending.store(false, Ordering::Relaxed);
@@ -272,8 +278,8 @@ impl Shared {
         self.change_last(held, move |shared| shared.store.extend(held, length)).await;
     }
 
-    /// Makes the last change of a reservation without a response: its release, or its last lease. If the store fails,
-    /// the change is retried in the background; if the retries fail too, the lease expires unchanged.
+    /// Makes the last change of a reservation that ends without a response: its release, or its last lease. If the
+    /// store fails, the change is retried in the background; if the retries fail too, the lease expires unchanged.
     async fn change_last(
         self: &Arc<Self>,
         held: Held,
@@ -373,6 +379,7 @@ impl Shared {
             Some(status) if self.settings.disposition(status) != Disposition::Remembered => {
                 let response = Response::from_parts(parts, Body::with_ready(read.into_bytes(), trailers, None));
                 match self.check_status(id, status, response) {
+                    // Cannot happen: the condition above excludes statuses that are remembered.
                     ControlFlow::Continue(response) => RunEnd::Released(response),
                     ControlFlow::Break(end) => end,
                 }
