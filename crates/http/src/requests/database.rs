@@ -1,9 +1,12 @@
 //! The database of the embedded store: its keys, reads and writes.
 //!
-//! An entry and the time of its removal are written together, so the database has either both or neither.
+//! An **entry** is what is remembered of a request: its reservation or its response. An entry and the time of its
+//! removal are written together, so the database has either both or neither.
 //!
-//! **Damage of a log** is noticed ([`crate::logs`]) up to the last batch that is marked as synced: the next batch marks
-//! it, or [`Database::mark_synced`] when nothing is left to sync.
+//! **Damage of a log.** Each batch in RocksDB's write-ahead log carries a mark: the sequence number up to which the
+//! batches before it were synced. A batch that cannot be read is damage if a later mark says that it was synced
+//! ([`crate::logs`]); otherwise a crash may have cut it off. When nothing is left to sync, [`Database::mark_synced`]
+//! writes a batch for the sake of its mark.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +60,7 @@ pub(super) enum Writing {
 }
 
 /// The number of background errors before the last successful write. RocksDB's count never falls: errors before that
-/// write have passed, and only later errors explain why RocksDB accepts no writes.
+/// write are past, and only later errors explain why RocksDB accepts no writes.
 #[derive(Debug, Default)]
 struct PastErrors(AtomicU64);
 
@@ -91,12 +94,13 @@ impl Database {
         let (mut cached_reads, mut immediate_writes) = (ReadOptions::default(), WriteOptions::default());
         cached_reads.set_read_tier(ReadTier::BlockCache);
         immediate_writes.set_no_slowdown(true);
-        // Opening has written the logs' contents to a file of its own, and synced it.
+        // Opening has written the logs' contents to another file, and synced that file.
         let synced = AtomicU64::new(db.latest_sequence_number());
         let database = Self { db, past_errors: PastErrors::default(), synced, cached_reads, immediate_writes };
         match database.get(FORMAT_KEY)?.as_deref() {
             Some([REQUEST_FORMAT]) => {}
-            // Entries of the old format stay readable; an earlier release could not read those that will be written.
+            // Entries of the old format stay readable. An earlier release could not read the entries that are written
+            // from now on, so the folder gets the new format's number.
             None | Some([UNMASKED_FORMAT]) => {
                 let mut batch = WriteBatch::default();
                 batch.put(FORMAT_KEY, [REQUEST_FORMAT]);
@@ -157,7 +161,8 @@ impl Database {
                 self.wait_for_files()?;
             }
             let errors = self.property(BACKGROUND_ERRORS);
-            // RocksDB itself would wait as long as the disk is full, so the waiting is done here.
+            // RocksDB itself would wait as long as the disk is full, so the waiting is done here: with these options,
+            // RocksDB returns the error `Incomplete` instead of waiting.
             match self.db.write_opt(WriteBatch::from_data(batch.data()), &self.immediate_writes) {
                 Ok(()) => {
                     self.past_errors.note_success(errors);
@@ -229,11 +234,11 @@ impl Database {
         let mut expired = Vec::new();
         for item in self.db.iterator(IteratorMode::From(&from, rocksdb::Direction::Forward)).take(TIDY_MAX) {
             let (key, _) = item.map_err(|error| from_rocksdb(self.db.path(), &error))?;
-            let Some((until_ms, id)) = parse_expiry_key(&key) else { break };
-            if until_ms > now_ms {
+            let Some((removal_ms, id)) = parse_expiry_key(&key) else { break };
+            if removal_ms > now_ms {
                 break;
             }
-            expired.push((until_ms, id));
+            expired.push((removal_ms, id));
         }
         Ok(expired)
     }
@@ -276,17 +281,17 @@ pub(super) fn entry_key(id: Id) -> [u8; 33] {
 }
 
 /// The bytes sort like the times, since no time is before the epoch.
-pub(super) fn expiry_key(until_ms: i64, id: Id) -> [u8; 41] {
+pub(super) fn expiry_key(removal_ms: i64, id: Id) -> [u8; 41] {
     let mut key = [EXPIRY_PREFIX; 41];
-    key[1..9].copy_from_slice(&until_ms.max(0).to_be_bytes());
+    key[1..9].copy_from_slice(&removal_ms.max(0).to_be_bytes());
     key[9..].copy_from_slice(&id.0);
     key
 }
 
 fn parse_expiry_key(key: &[u8]) -> Option<(i64, Id)> {
     let (&EXPIRY_PREFIX, rest) = key.split_first()? else { return None };
-    let (until_ms, id) = rest.split_first_chunk::<8>()?;
-    Some((i64::from_be_bytes(*until_ms), Id(id.try_into().ok()?)))
+    let (removal_ms, id) = rest.split_first_chunk::<8>()?;
+    Some((i64::from_be_bytes(*removal_ms), Id(id.try_into().ok()?)))
 }
 
 #[cfg(test)]
@@ -294,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passed_error_does_not_make_a_later_stall_look_like_a_full_disk() {
+    fn past_error_does_not_make_a_later_stall_look_like_a_full_disk() {
         let past_errors = PastErrors::default();
         assert!(!past_errors.has_new(0));
         assert!(past_errors.has_new(1), "no write has succeeded since");
@@ -304,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn successful_write_counts_earlier_errors_as_passed() {
+    fn successful_write_makes_earlier_errors_past() {
         let folder = tempfile::tempdir().unwrap();
         let database = Database::open(folder.path()).unwrap();
         database.past_errors.note_success(7);

@@ -5,7 +5,7 @@
 //! added, so that exceeding the bound is noticed. A store that has reached its bound counts as full until its files are
 //! clearly below it: otherwise it would alternate between full and not full every few requests. Removing entries frees
 //! room only when files are compacted, and RocksDB normally does that only after new writes; a store that refuses new
-//! requests therefore starts a compaction itself. It spends at most a tenth of the time on compactions.
+//! requests therefore starts a compaction itself. The store spends at most a tenth of the time on compactions.
 
 use std::fs;
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! The folder of an embedded store: it has a marker file, and is locked while the store is open.
+//! The folder in which a store keeps its requests: it has a marker file, and is locked while the store is open.
 
 use std::fs;
 use std::io::{self, Write};
@@ -22,7 +22,8 @@ pub(super) fn expect_marker(dir: &Path) -> Result<(), Error> {
     Err(Error::Refused(format!("{} holds no requests: no proxy has used it as its store", dir.display())))
 }
 
-/// Locks and marks the folder.
+/// Creates the folder if necessary, closes it to other users (if it is this user's), marks it as a store's, and locks
+/// it.
 pub(super) fn lock(dir: &Path) -> Result<FileLock, Error> {
     let store_error = |error: io::Error| from_io(dir, &error);
     folder::make(dir).and_then(|()| folder::close(dir)).map_err(store_error)?;

@@ -11,14 +11,14 @@ const WRITE_BUFFER_FILTER: f64 = 0.02;
 /// Bits of a file's filter per key: the lookup of only one in a hundred new requests reads a block.
 const FILTER_BITS: f64 = 10.0;
 const OPEN_FILES_MAX: i32 = 256;
-/// The bounds of RocksDB's text logs.
+/// The bounds of RocksDB's text logs, which are for people to read.
 const TEXT_LOG_BYTES_MAX: usize = 1 << 20;
 const TEXT_LOG_FILES_MAX: usize = 2;
-/// The log is written out in steps of this size, so that a sync has little left to do.
+/// The write-ahead log is written out in steps of this size, so that a sync has little left to do.
 const LOG_STEP_BYTES: u64 = 1 << 20;
-/// How many old logs are kept to be overwritten: as long as a file does not grow, a sync need not write its length. The
-/// bytes behind the end of such a log are an older log's. Clients cannot choose them: responses are masked
-/// (`format::request`).
+/// How many old write-ahead logs are kept to be overwritten: as long as a file does not grow, a sync need not write its
+/// length. Behind the end of such a log there are bytes of an older one. No client can make these look like the log's
+/// next record, since responses are stored masked (`format::request`).
 const OLD_LOGS: usize = 2;
 
 /// Options for requests: most keys that are looked up are new.

@@ -1,7 +1,10 @@
 //! Tracks the requests that were written and are not synced yet, and the callers that wait for a sync.
 //!
-//! **Invariant.** Nobody gets a response, or a reservation that must not be taken over, until a sync that began after
-//! its write has ended. A write during a sync belongs to the next sync.
+//! **Invariant.** Nobody gets a response, an operator's decision, or a reservation that must not be taken over, until a
+//! sync that began after its write has ended. A write during a sync belongs to the next sync.
+//!
+//! A reservation must not be taken over if its request may not be carried out twice (`OnInDoubt::Refuse`). Other
+//! reservations are not tracked here: nobody has to wait until they are synced.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,7 +34,7 @@ pub(super) struct Syncs {
     under_way: SyncBatch,
     /// Whether a thread is syncing; it continues until nothing is left to sync.
     is_syncing: bool,
-    /// Requests that were written, but whose sync failed for lack of room: nobody gets their outcomes until the
+    /// Requests that were written, but whose sync failed since the disk is full: nobody gets their outcomes until the
     /// database is reopened.
     lost: HashSet<Id>,
 }
@@ -63,8 +66,8 @@ struct SyncBatch {
 }
 
 impl SyncBatch {
-    /// Adds a caller that waits. Returns it, with an error, if too many callers wait: a disk that hangs must not fill
-    /// the memory. Callers that have given up do not count.
+    /// Adds a caller that waits. If too many callers wait already, returns it with an error: a disk that hangs must not
+    /// fill the memory. Callers that have given up do not count.
     fn add_waiting(&mut self, reply_to: ReplyTo, outcome: Outcome) -> Option<(ReplyTo, Error)> {
         let bytes = answer_bytes(&outcome);
         let is_full =
@@ -106,8 +109,8 @@ impl Syncs {
         self.next.ids.contains(&id) || self.under_way.ids.contains(&id) || self.lost.contains(&id)
     }
 
-    /// Keeps an outcome for its caller until it may be given out. Returns the caller if it gets the outcome, or an
-    /// error, at once.
+    /// Keeps an outcome for its caller until the caller may get it; then returns `None`. Otherwise returns the caller,
+    /// with the outcome or an error that it gets at once.
     pub fn defer(
         &mut self,
         timing: ReplyTiming,

@@ -1,9 +1,12 @@
 //! Applies the rules to changes, and writes the results as one batch.
 //!
+//! An **entry** is what is remembered of a request: its reservation or its response.
+//!
 //! Only the holder of the [`Writer`] changes the database, so changes need no locks against each other.
 //!
-//! **Without disk space** (the disk is full, or the bound is reached) known requests are still answered. On a full disk
-//! nothing is written any more, and the database stays open for reading until there is room to reopen it.
+//! **Without disk space** (the disk is full, or the database has reached the bound on its size) known requests are
+//! still answered. On a full disk nothing is written any more, and the database stays open for reading until there is
+//! room to reopen it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -20,9 +23,10 @@ use crate::format::request::{RequestEntry, RequestState};
 use crate::request::entry::{self, Change};
 use crate::request::{Error, Found, Held, Id, Kept, OnInDoubt, Wanted};
 
-/// The pause before a database that failed is reopened.
+/// The pause before a database that failed is reopened, and between attempts to reopen one whose disk was full.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
-/// The disk counts as fast while each of the last [`FAST_WRITES_MIN`] writes took less than this.
+/// The disk counts as fast while each of the last [`FAST_WRITES_MIN`] writes took less than this. Only then
+/// [`Writer::reserve_at_once`] reserves anything.
 const FAST_WRITE: Duration = Duration::from_millis(1);
 const FAST_WRITES_MIN: u32 = 16;
 
@@ -64,10 +68,11 @@ pub(super) struct Writer {
     /// The disk space that the database may take.
     pub disk_space: DiskSpace,
     clock: Clock,
+    /// Names this run of the store in its reservations; drawn at random. The leases of earlier runs have ended.
     run: [u8; 16],
     /// The number of latest consecutive writes that took less than [`FAST_WRITE`] each.
     fast_writes: u32,
-    /// Copies of reservations in the database, which are soon looked up again.
+    /// Copies of some of the database's reservations, which are soon looked up again.
     reserved: AHashMap<Id, RequestEntry>,
 }
 
@@ -142,8 +147,9 @@ impl Writer {
         }
     }
 
-    /// Reserves a request if that takes hardly any time: nothing has to be read from the disk, and what is written need
-    /// not be synced. Otherwise changes nothing and returns `None`.
+    /// Reserves a request if that takes hardly any time: the disk counts as fast, nothing has to be read from it, and
+    /// what is written need not be synced. Otherwise changes nothing and returns `None`. `is_unsynced` says whether a
+    /// request's response is not synced yet.
     ///
     /// # Errors
     /// As for [`Self::carry_out`].
@@ -209,7 +215,8 @@ impl Writer {
         }
     }
 
-    /// Writes a batch, and keeps its entries in memory; returns whether it was written.
+    /// Writes a batch, and keeps its reservations in memory. Returns `false` if nothing was written: the write would
+    /// have to wait, and `mode` does not allow that.
     fn write(
         &mut self,
         database: &Database,
@@ -394,6 +401,7 @@ struct OpenBatch<'a> {
 }
 
 impl OpenBatch<'_> {
+    /// Carries out one operation, as far as the batch: nothing is written before the batch is.
     fn carry_out(&mut self, operation: &Operation) -> Result<Outcome, Error> {
         match operation {
             Operation::Reserve(wanted) => self.reserve(wanted).map(Outcome::Found),
@@ -424,6 +432,7 @@ impl OpenBatch<'_> {
         let id = wanted.held.id;
         let before = self.entry(id)?;
         let (found, change) = entry::reserve(before.as_ref(), wanted, self.run, self.now_ms);
+        // A full store refuses only new requests.
         if let Some(refusal) = self.refusal.as_ref().filter(|_| entry::current(before.as_ref(), self.now_ms).is_none())
         {
             return Err(refusal.clone());
@@ -434,6 +443,7 @@ impl OpenBatch<'_> {
         Ok(found)
     }
 
+    /// The request's entry after the earlier changes of this batch.
     fn entry(&self, id: Id) -> Result<Option<RequestEntry>, Error> {
         match (self.entries.get(&id), self.reserved.get(&id)) {
             (Some(entry), _) => Ok(entry.clone()),
@@ -442,6 +452,7 @@ impl OpenBatch<'_> {
         }
     }
 
+    /// Makes a change that only the holder of a reservation may make, by this rule.
     fn change(
         &mut self,
         held: Held,
@@ -453,6 +464,7 @@ impl OpenBatch<'_> {
         Ok(Outcome::Kept(kept))
     }
 
+    /// Adds a change of an entry to the batch; `before` is the entry until now.
     fn write(&mut self, id: Id, before: Option<RequestEntry>, change: Change) -> Result<(), Error> {
         let after = match change {
             Change::None => return Ok(()),
@@ -498,11 +510,11 @@ impl OpenBatch<'_> {
             self.expect_room()?;
             self.has_removed = true;
         }
-        for (until_ms, id) in expired {
-            self.writes.delete(expiry_key(until_ms, id));
+        for (expired_ms, id) in expired {
+            self.writes.delete(expiry_key(expired_ms, id));
             // This batch may have written the entry again, with a later time.
             let rewritten = self.entries.get(&id).and_then(Option::as_ref);
-            if rewritten.is_none_or(|entry| [entry.until_ms, removal_ms(entry.until_ms)].contains(&until_ms)) {
+            if rewritten.is_none_or(|entry| [entry.until_ms, removal_ms(entry.until_ms)].contains(&expired_ms)) {
                 self.writes.delete(entry_key(id));
                 self.entries.insert(id, None);
             }
