@@ -1,5 +1,6 @@
-//! Watches the thread on which a lane's handlers run. A function that blocks the thread stops all handlers and
-//! all timeouts, its own included, since timeouts run on the same thread. No timeout can end it, so it is reported.
+//! Watches the thread on which a lane's handlers run: the user's functions that carry out calls. A handler that blocks
+//! the thread stops all handlers and all timeouts, its own included, since timeouts run on the same thread. No timeout
+//! can end it, so it is reported.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use crate::engine::context::Context;
 
 use super::{Calling, Windows};
 
-/// How long a function has to block its thread before that is reported: a shorter time may be a busy machine.
+/// How long a handler has to block its thread before that is reported: a shorter time may be a busy machine.
 const BLOCKED_MIN: Duration = Duration::from_secs(5);
 /// The interval between reports of a thread that stays blocked.
 const REPORT_INTERVAL: Duration = Duration::from_secs(30);
@@ -53,12 +54,12 @@ impl Blocked {
 impl Calling {
     /// Reports when a handler blocks the lane's other handlers, and when that is over.
     pub(super) fn report_blocked(&mut self, context: &Context, windows: &mut impl Windows) {
-        let blocked = self.calls.blocked().filter(|(_, since)| *since >= BLOCKED_MIN);
+        let blocked = self.calls.blocked().filter(|(_, blocked_for)| *blocked_for >= BLOCKED_MIN);
         self.metrics.blocked(blocked.is_some());
         let report = self.blocked.next_report(blocked.map(|(number, _)| number), context.clock.monotonic());
         let topology = &context.topology.name;
         match (report, blocked) {
-            (Report::Blocked, Some((number, since))) => {
+            (Report::Blocked, Some((number, blocked_for))) => {
                 let owner = self.under_way.get(&number).copied();
                 let place = owner.and_then(|(id, offset)| {
                     let window = windows.window(id)?;
@@ -67,7 +68,7 @@ impl Calling {
                 tracing::warn!(
                     topology,
                     record = place,
-                    blocked_s = since.as_secs(),
+                    blocked_s = blocked_for.as_secs(),
                     "a handler blocks its thread: the lane's other handlers wait, and no timeout can end it; move \
                      blocking calls and long computations into tokio::task::spawn_blocking"
                 );

@@ -1,4 +1,11 @@
-//! Handles the driver's events: ended attempts, and the progress that handlers report during an attempt.
+//! Handles the driver's events: ended attempts of calls, and the progress that handlers report during an attempt.
+//!
+//! A **handler** is a function of the user's that makes a call in steps. It waits after a step until the step's outcome
+//! is committed. Calls are **held** while the provider is down or refuses them: then only one call at a time is sent,
+//! as a probe.
+//!
+//! **For tests**: `crash::point` can end the process at that point, and `sabotage::is_on` switches on a deliberate
+//! fault.
 
 use std::time::Duration;
 
@@ -115,6 +122,7 @@ impl Calling {
             let SlotStage::Called(called) = &mut window.slot_mut(index).stage else { continue };
             self.calls.abandon(called.number);
             let attempt = called.call.attempt();
+            // If the last step was only announced, it has not begun: the handler waited for the commit.
             called.reported_steps.iter_mut().for_each(ReportedSteps::remove_begin_mark);
             called.reported_steps.take_if(|steps| steps.steps.is_empty());
             let (number, random) = (called.number, &mut self.random);
@@ -148,7 +156,8 @@ impl Calling {
         let class = terms.policy.answers.read(&outcome, terms.policy.key.is_some()).class;
         let is_down = called.ended_at.is_some_and(|ended_at| self.health.is_down_since(ended_at, class));
         let is_down = is_down && !sabotage::is_on(Sabotage::LetterWhileDown);
-        // A refusal with `Retry-After` delays all calls.
+        // A refusal, such as 401, may concern its record alone, so the other calls wait less long. A refusal with
+        // `Retry-After` delays all calls.
         let is_refused =
             class == Class::Hold && !matches!(outcome, AttemptOutcome::Status(Status { retry_after: Some(_), .. }));
         called.ended_at = Some(now.monotonic);
@@ -184,8 +193,9 @@ impl Calling {
         }
     }
 
-    /// Holds all calls, since the provider seems to be down, or has refused a call. The call that ended waits until
-    /// `until` itself.
+    /// Holds all calls, since the provider seems to be down, or has refused a call (`is_refused`). The call whose
+    /// attempt has ended waits until `until`. The others wait at least as long, but less long for the first few
+    /// refusals.
     fn hold_calls(
         &mut self,
         context: &Context,

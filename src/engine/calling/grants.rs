@@ -1,9 +1,11 @@
-//! Grants: the position record says up to which offset calls need no reservations of their own, and since when.
+//! Grants: a grant in the task's position record permits the calls of all records before an offset, its end, and says
+//! since when. These calls need no reservations of their own.
 //!
-//! After a restore, every unsettled record before that offset counts as called: a refusal then says nothing about an
-//! earlier attempt, so the call is in doubt. So a grant reaches no further than necessary: about as far as the next
-//! transactions will reach and, after an orderly stop, only to the last call that is still open. Grants of former
-//! owners are always kept: a former owner may have called under its grants, and a frozen owner still may.
+//! Nothing is stored about a single call under a grant. So after a restore, every unsettled record before the grant's
+//! end counts as called. If the provider refuses such a call, an earlier attempt may nevertheless have acted, so the
+//! call is in doubt. Therefore a grant reaches no further than necessary: about as far as the next transactions will
+//! reach and, after an orderly stop, only to the last call that is still open. The grants of former owners are never
+//! shortened: a former owner may have called under them, and a frozen one still may.
 
 use crate::effect::call::{KeyWindow, Policy, Reserve};
 use crate::engine::share::Position;
@@ -14,36 +16,39 @@ use super::window::{CalledRecord, Slot, SlotStage, Window};
 /// The grant that the next transaction writes: it reaches up to `end`, if it may be extended; `None` if the topology
 /// reserves each call. `position` is the task's position in that transaction.
 ///
-/// The time of a grant is renewed only if neither this owner nor a former one can have called under it. Once it is too
-/// old to authorise calls, the grant is not extended either, so that the settled prefix reaches its end.
+/// The time of a grant (`since_ms`) is renewed only if no unsettled record can have been called under it, by this owner
+/// or a former one. Once the time is so old that the grant permits no further calls, the grant is not extended either:
+/// when all records before its end are settled, the time can be renewed.
 pub fn next(policy: &Policy, window: &Window, position: &Position, end: i64, wall_ms: i64) -> Option<Granted> {
-    let key = key_window(policy)?;
-    let Some(former) = position.calls.called.last().copied() else {
+    let key_window = grantable_key_window(policy)?;
+    let Some(last) = position.calls.called.last().copied() else {
         return Some(Granted { to: end, since_ms: wall_ms });
     };
     let has_begun = |slot: &Slot| match &slot.stage {
         SlotStage::Called(called) => called.call.first_attempt_at_ms().is_some(),
-        // Its call may have been sent: see `shortened_end`.
+        // Its call may have been sent, although nothing else says so: see `shortened_end`.
         SlotStage::Stops(_) => true,
         SlotStage::Unjudged | SlotStage::Judged(_) | SlotStage::Settled => false,
     };
     // All grants of former owners end within the settled prefix, and no open call has been sent.
     let is_idle = || position.next >= window.former_grants_end() && !window.slots().any(has_begun);
-    let to = former.to.max(end);
+    let to = last.to.max(end);
     Some(match () {
-        () if position.next >= former.to || is_idle() => Granted { to, since_ms: wall_ms },
-        () if key.grants(former.since_ms, wall_ms) => Granted { to, ..former },
-        () => former,
+        () if position.next >= last.to || is_idle() => Granted { to, since_ms: wall_ms },
+        () if key_window.grants(last.since_ms, wall_ms) => Granted { to, ..last },
+        () => last,
     })
 }
 
-fn key_window(policy: &Policy) -> Option<KeyWindow> {
+/// For how long the provider honours a key; `None` if the topology reserves each call, so that it uses no grants.
+fn grantable_key_window(policy: &Policy) -> Option<KeyWindow> {
     policy.key.filter(|_| policy.reserve == Reserve::Auto)
 }
 
-/// The offset to which a leaving task can shorten its grants, if they reach further: after the last unsettled call that
-/// may have been sent. A record at which the task stops counts as well: the transaction with its reservation may have
-/// been aborted.
+/// The offset to which a leaving task can shorten its grants, if they reach further: behind the last unsettled call
+/// that may have been sent, and not before the end of the grants of former owners. A record at which the task stops
+/// counts as such a call. Its call may have been sent under a grant, and the transaction with the reservation that says
+/// so may have been aborted.
 pub fn shortened_end(window: &Window, position: &Position) -> Option<i64> {
     let granted = position.calls.called.last()?;
     let is_open =

@@ -1,9 +1,9 @@
 //! Tracks whether a provider is up, judging by the outcomes of a lane's attempts.
 //!
-//! **An outage is no record's fault.** A provider that is down, or refuses the lane's credentials, is probed with
-//! one call at a time, and nothing else is sent before that probe has ended. The waits between probes grow, whichever
-//! call is the probe: each call also has a backoff of its own, but a window full of calls with short backoffs would
-//! overload the provider. A record whose attempts fail while others succeed is itself at fault.
+//! **An outage is no record's fault.** While a provider is down, or refuses the lane's credentials, calls are held: it
+//! is probed with one call at a time, and nothing else is sent before that probe has ended. The waits between probes
+//! grow, whichever call is the probe: each call also has a backoff of its own, but a window full of calls with short
+//! backoffs would overload the provider. A record whose attempts fail while others succeed is itself at fault.
 //!
 //! A refusal like 401 ([`Class::Hold`]) may concern its record alone. So the next call is sent immediately as a
 //! probe, later probes follow after short waits, and only after a few refusals in a row does the lane wait as long as
@@ -65,7 +65,7 @@ impl Health {
         self.hold.as_ref().map_or(0, |hold| hold.failures)
     }
 
-    /// Records that a call was sent.
+    /// Records that a call was sent. While calls are held, it is the probe.
     pub fn on_sent(&mut self, number: CallNumber) {
         if let Some(hold) = &mut self.hold {
             hold.probe = Some(number);
@@ -91,7 +91,7 @@ impl Health {
         self.on_dropped(number);
         let class = policy.answers.read(outcome, policy.key.is_some()).class;
         let shows_alive = match outcome {
-            // Only a provider that is up replays an earlier response, or refuses a handler's step.
+            // Only a provider that is up refuses a handler's step, or replays an earlier response.
             AttemptOutcome::HalfDone => true,
             AttemptOutcome::Status(status) if status.is_replayed => true,
             AttemptOutcome::Status(_) | AttemptOutcome::Refused => {

@@ -1,13 +1,20 @@
 //! Judges the records of a window: decides which of them call the provider, and what happens to the others.
 //!
+//! Each record is in a **slot** of the window, whose **stage** says what happens to the record next. A record is judged
+//! against what is stored of its identity: the last **settlement**, which has the **entry** that the rules compare, and
+//! the **reservation** of a call that may have been sent. Each round judges those records of a window that can be
+//! judged.
+//!
 //! Records are judged in input order. A record is judged once all earlier records of its identity are settled, or
-//! decided in the same round without a call: until then, the entry to judge it against is not known. A record that
-//! starts a scope or empties a table concerns other identities, too. It is judged only as the first of its window, and
-//! the records behind it only once it is settled: scopes are numbered in the position record, which describes the end
-//! of the settled prefix. Where a topology has epochs, or records that empty tables, no record overtakes a record that
+//! decided in the same round without a call: until then, the entry to judge it against is not known.
+//!
+//! Some records concern other identities, too: those that start a **scope**, in which versions are comparable (a
+//! topology's `epoch`), and those that empty a table. Such a record is judged only as the first of its window, and the
+//! records behind it only once it is settled: scopes are numbered in the position record, which describes the end of
+//! the settled prefix. Where a topology has epochs, or records that empty tables, no record overtakes a record that
 //! waits for its identity, since the waiting record might be of that kind.
 //!
-//! The version that a scope has reached decides about records of other identities as well. So where there are epochs, a
+//! The highest version seen in a scope decides about records of other identities as well. So where there are epochs, a
 //! record that is judged but not settled counts as seen for the records behind it, and records are settled in input
 //! order ([`Window::with_input_order`]): a task that judges a record again, after a restart, knows exactly which
 //! records preceded it.
@@ -18,14 +25,17 @@
 //! | remembered about its identity | outcome |
 //! |---|---|
 //! | its own reservation | continues the call |
-//! | the reservation of a record outside the window | newer: calls; equal: continues that call; older: stale |
+//! | the reservation of a record outside the window | newer than that: calls; equal: continues its call; older: stale |
 //! | its own settlement | nothing is done |
 //! | the call of an equal record, given up | continues that call |
 //! | an equal record with a different request | conflict |
 //! | an equal record, settled | duplicate |
 //! | anything else | the rules decide |
 //!
-//! This module decides the order, `known_identity` judges one record, `stages` creates its stage.
+//! If an equal record would give a handler different work, it continues no call: it is a conflict.
+//!
+//! This module decides the order, `known_identity` judges one record, `stages` creates its stage. `sabotage::is_on`
+//! switches on a deliberate fault, in tests only.
 
 use std::collections::{HashMap, HashSet};
 
@@ -111,18 +121,20 @@ pub fn judge<C: Cluster>(
     judging.judge.look_up(work.store, &buffers.progress).map_err(|error| Failure::state(id, error))?;
     let mut last_slots: HashMap<Vec<u8>, LastSlot> = HashMap::new();
     let slots_to_judge = std::mem::take(&mut buffers.slots_to_judge);
+    // The offset before which the task must stop, and the reason.
     let stop = work.task.trouble.planned_stop();
     let mut seen_to = 0;
-    for (number, index) in slots_to_judge.iter().copied().enumerate() {
+    for (read_index, slot_index) in slots_to_judge.iter().copied().enumerate() {
         if judging.context.rules.epoch.is_some() {
-            (seen_to..index).for_each(|earlier| count_as_seen(buffers, window.slot(earlier)));
-            seen_to = index;
+            (seen_to..slot_index).for_each(|earlier| count_as_seen(buffers, window.slot(earlier)));
+            seen_to = slot_index;
         }
-        let slot = window.slot(index);
+        let slot = window.slot(slot_index);
+        // For the report of a panic.
         judging.judge.in_progress = Some(slot.offset());
         if let Some((_, reason)) = stop.as_ref().filter(|(offset, _)| slot.offset() >= *offset) {
             let reason = format!("{}:{}: {reason}", work.task.input, slot.offset());
-            window.slot_mut(index).stage = SlotStage::Stops(reason);
+            window.slot_mut(slot_index).stage = SlotStage::Stops(reason);
             break;
         }
         // The record waits for an earlier record of its identity, which calls or waits itself.
@@ -136,12 +148,12 @@ pub fn judge<C: Cluster>(
             }
         }
         let is_behind_decided = slot.key.as_ref().is_some_and(|key| last_slots.contains_key(key));
-        let judged = known_identity::judge_slot(judging, buffers, (id, work), (number, slot), &grants)?;
+        let judged = known_identity::judge_slot(judging, buffers, (id, work), (read_index, slot), &grants)?;
         let is_call = matches!(judged, SlotStage::Called(_));
         // The entry on which its call would be based is not committed yet.
         let must_wait = is_call && is_behind_decided;
         let concerns_others = concerns_others(&judged);
-        if concerns_others && index > 0 {
+        if concerns_others && slot_index > 0 {
             break;
         }
         if let Some(key) = slot.key.clone() {
@@ -149,7 +161,7 @@ pub fn judge<C: Cluster>(
         }
         let ends_round = concerns_others || matches!(judged, SlotStage::Stops(_));
         if !must_wait {
-            window.slot_mut(index).stage = judged;
+            window.slot_mut(slot_index).stage = judged;
         }
         if ends_round || (must_wait && is_in_order(judging.context)) {
             break;
@@ -160,7 +172,8 @@ pub fn judge<C: Cluster>(
     Ok(())
 }
 
-/// Counts a record that is judged but not settled as seen, for the records behind it.
+/// Counts a record that is judged but not settled as seen, for the records behind it. `kept` is the state that the
+/// record leaves behind.
 fn count_as_seen(buffers: &mut JudgingBuffers, slot: &Slot) {
     let kept = match &slot.stage {
         SlotStage::Judged(judged) => &judged.kept,
@@ -171,6 +184,7 @@ fn count_as_seen(buffers: &mut JudgingBuffers, slot: &Slot) {
     let _ = kept.note(&mut buffers.progress, slot.offset());
 }
 
+/// Whether the state that the record in this stage leaves behind concerns records of other identities.
 fn concerns_others(stage: &SlotStage) -> bool {
     match stage {
         SlotStage::Judged(judged) => judged.kept.concerns_others(),
@@ -179,7 +193,7 @@ fn concerns_others(stage: &SlotStage) -> bool {
     }
 }
 
-/// Whether a record of one identity may affect records of other identities.
+/// Whether no record may overtake another in judging: a record of one identity may affect records of other identities.
 fn is_in_order(context: &Context) -> bool {
     context.rules.epoch.is_some() || context.rules.kinds.as_ref().is_some_and(|kinds| !kinds.truncate.is_empty())
 }
@@ -191,6 +205,7 @@ fn find_slots_to_judge(buffers: &mut JudgingBuffers, window: &Window, is_in_orde
     if !window.slots().any(|slot| matches!(slot.stage, SlotStage::Unjudged)) {
         return;
     }
+    // The identities that have a record which is judged and not settled.
     let mut open: HashSet<&[u8]> = HashSet::new();
     for (index, slot) in window.slots().enumerate() {
         match &slot.stage {
@@ -214,28 +229,30 @@ fn find_slots_to_judge(buffers: &mut JudgingBuffers, window: &Window, is_in_orde
 }
 
 impl JudgingContext<'_> {
-    fn render(&mut self, number: usize, record: &Record<'_>) -> Result<Payload, String> {
-        let (rows, arena) = self.judge.rows(number);
+    /// Renders the record's request, or its handler's work. `read_index`, here and below, is the record's index among
+    /// the records that `judge` has read in this round.
+    fn render(&mut self, read_index: usize, record: &Record<'_>) -> Result<Payload, String> {
+        let (rows, arena) = self.judge.rows(read_index);
         self.asker.ask(record, rows, arena)
     }
 
     /// Whether this record would give a handler different work from the work with the `known` fingerprint.
     fn is_different_work(
         &mut self,
-        number: usize,
+        read_index: usize,
         record: &Record<'_>,
         known: Option<[u8; FINGERPRINT_BYTES]>,
     ) -> bool {
         let known = known.map(Fingerprint::from_bytes);
-        let payload = self.render(number, record);
+        let payload = self.render(read_index, record);
         let work = payload.ok().filter(|payload| matches!(payload, Payload::Handler(_)));
         let comparable = known.zip(work);
         comparable.is_some_and(|(known, work)| known.compare(work.fingerprint()) == Comparison::Different)
     }
 
-    /// Whether the record with this number makes a call.
-    fn makes_call(&self, number: usize) -> bool {
-        let (rows, _) = self.judge.rows(number);
+    /// Whether the record makes a call, if the rules forward it.
+    fn makes_call(&self, read_index: usize) -> bool {
+        let (rows, _) = self.judge.rows(read_index);
         rows.first().is_some_and(|row| Terms::is_called_by(row.kind))
     }
 }

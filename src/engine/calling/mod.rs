@@ -1,5 +1,9 @@
 //! A lane's calls to its topology's provider.
 //!
+//! A record is **settled** once a transaction has committed its outcome. Before a call may be sent, a transaction must
+//! commit a permit for it: a **reservation**, which is stored with the identity of the call's record, or a **grant** in
+//! the task's position record, for all records up to an offset. Both say that the call may have been sent.
+//!
 //! - [`window`] holds the records that a task has read and not settled
 //! - [`judging`] decides which of them call the provider
 //! - [`grants`] decides up to which offset calls need no reservations of their own
@@ -8,21 +12,25 @@
 //! - `sending` sends and withdraws calls, `events` handles the driver's events, `numbers` numbers calls
 //! - [`health`] tracks whether the provider is up, `blocked` reports a handler that blocks the others
 //!
-//! [`crate::effect::call`] decides what happens to a call; the provider's driver sends the requests. In each
-//! round ([`super::lane`]) a lane reads new records, handles responses, judges records, writes and commits everything
-//! due in one transaction, and then sends the calls that this transaction has authorised. No transaction is open while
-//! the lane waits for a response, and during a commit the lane continues with all work that needs no transaction.
+//! [`crate::effect::call`] decides what happens to a call; the provider's driver ([`Calls`]) sends the requests. In
+//! each round ([`super::lane`]) a lane reads new records, handles responses, judges records, writes and commits
+//! everything due in one transaction, and then sends the calls that this transaction has authorised. No transaction is
+//! open while the lane waits for a response, and during a commit the lane continues with all work that needs no
+//! transaction.
 //!
 //! **Failure**: a clean abort returns every window to its state before the transaction, and no record is read again.
 //! After any other failure of a transaction, its tasks are restored with new windows: responses to calls that are still
 //! in flight are ignored, and the reservations of these calls record that they may have happened.
+//!
+//! **For tests**: `crash::point` can end the process at that point, and `sabotage::is_on` switches on a deliberate
+//! fault.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::effect::call::{Class, Now, Policy};
 use crate::effect::provider::{CallNumber, Calls, Provider};
-use crate::format::Outcome as Commanded;
+use crate::format::Outcome as CommandOutcome;
 use crate::observe::CallMetrics;
 use crate::rendering::work::Asker;
 use crate::sabotage::{self, Sabotage};
@@ -60,7 +68,7 @@ const BATCH_WAIT: Duration = Duration::from_millis(20);
 /// A lane's calls.
 pub struct Calling {
     calls: Box<dyn Calls>,
-    /// The task and offset of each call that is under way.
+    /// The task and offset of each call that is under way: in flight, or queued in the driver.
     under_way: HashMap<CallNumber, (TaskId, i64)>,
     random: Random,
     health: Health,
@@ -68,13 +76,14 @@ pub struct Calling {
     secrets: Secrets,
     /// Whether a response with a secret was reported: that is done only once.
     has_reported_secret: bool,
-    /// Whether enough unsent calls were left when calls were last sent.
+    /// Whether so many calls were left unsent when calls were last sent that no more records are read for now.
     has_enough_unsent: bool,
     /// When the last transaction of this lane's windows ended; `None` while one is open.
     pub(super) transaction_ended_at: Option<Duration>,
     pub(super) metrics: CallMetrics,
     pub(super) logged_reasons: LoggedReasons,
     pub(super) numbers: CallNumbers,
+    /// Renders records into requests, or into the work of handlers.
     pub(super) asker: Asker,
     pub(super) judging_buffers: JudgingBuffers,
 }
@@ -104,7 +113,7 @@ impl Calling {
             metrics: context.metrics.calls(
                 &context.topology.name,
                 provider.kind(),
-                (&Class::ALL.map(Class::as_str), &Commanded::ALL.map(Commanded::as_str)),
+                (&Class::ALL.map(Class::as_str), &CommandOutcome::ALL.map(CommandOutcome::as_str)),
             ),
             logged_reasons: LoggedReasons::default(),
             numbers: CallNumbers::default(),

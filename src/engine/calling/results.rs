@@ -27,7 +27,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         }
     }
 
-    /// Writes the remembered result once more, for a duplicate.
+    /// Writes the remembered result once more, for a duplicate; `former` is the stored state of its identity.
     pub(super) fn repeat_result(
         &mut self,
         record: &Record<'_>,
@@ -60,6 +60,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
             headers: Default::default(),
             timestamp: record.timestamp,
         };
+        // Returns the reason if the producer refuses the message at once; then it is sent again without the body.
         let send = |writer: &mut Self, result, kafka_refusal: Option<&str>| {
             let (mut headers, value) = result_record(record, (how, result), is_repeated);
             if let Some(kafka_refusal) = kafka_refusal {

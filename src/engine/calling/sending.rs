@@ -1,4 +1,11 @@
 //! Sends calls to the provider, and withdraws them.
+//!
+//! A call is **under way** from when it is submitted to the driver until its attempt ends. The driver queues it first;
+//! once it is **in flight**, it can no longer be withdrawn. While calls are **held**, since the provider is down or
+//! refuses them, only one call at a time is sent, the **probe**.
+//!
+//! **For tests**: `crash::point` can end the process at that point, and `sabotage::is_on` switches on a deliberate
+//! fault.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +27,10 @@ use super::{Calling, Windows};
 const QUEUED_PER_CALL: usize = 2;
 /// The driver may always queue this many calls.
 const QUEUED_MIN: usize = 64;
-/// How many unsent calls are enough, per call that may be in flight: with that many, no more records are read. A
-/// transaction that authorises calls takes 10 ms or more, in which a fast provider handles hundreds of calls.
+/// How many unsent calls are enough, per call that may be in flight: with that many, no more records are read. A call
+/// counts as unsent while it waits for a transaction, or for room in the driver, but not while it waits for its
+/// backoff. A transaction that authorises calls takes 10 ms or more, in which a fast provider handles hundreds of
+/// calls.
 const UNSENT_PER_CALL: usize = 16;
 /// Fewer unsent calls than this are never enough.
 const UNSENT_MIN: usize = 64;
@@ -103,7 +112,7 @@ impl Calling {
         if self.health.is_held() {
             return self.send_probe(terms, windows, now);
         }
-        let (under_way_max, mut unsent) = (terms.in_flight + queued_max(terms), 0);
+        let (under_way_max, mut unsent_count) = (terms.in_flight + queued_max(terms), 0);
         for id in windows.active_tasks() {
             let Some(window) = windows.window(id) else { continue };
             for index in 0..window.len() {
@@ -114,7 +123,7 @@ impl Calling {
                     Stage::Ready if !is_ready(called) || called.send_at > now.monotonic => continue,
                     Stage::Ready if self.under_way.len() < under_way_max => {}
                     Stage::Ready | Stage::Waits(_) | Stage::Writing(_) => {
-                        unsent += 1;
+                        unsent_count += 1;
                         continue;
                     }
                     Stage::Sent | Stage::Decided(_) => continue,
@@ -124,7 +133,7 @@ impl Calling {
                 self.dispatch(terms, (id, offset), called, now);
             }
         }
-        self.has_enough_unsent = unsent >= unsent_max(terms);
+        self.has_enough_unsent = unsent_count >= unsent_max(terms);
     }
 
     /// While calls are held, sends the call that has waited longest. So a call that fails for reasons of its own cannot

@@ -5,11 +5,16 @@
 //! position record holds stream time and horizon at that end, and lists the ranges settled beyond it, so that a restart
 //! skips them.
 //!
-//! Stream time advances as records are read, in input order, and each slot keeps the stream time after its record. So
-//! the outcome does not depend on when the record is judged.
+//! **Stream time** is the highest timestamp of the records that were read, except those that cannot be believed. The
+//! **horizon** is the highest value that stream time minus the retention ever had: an identity last seen before it is
+//! forgotten. Both advance as records are read, in input order, and each slot keeps them as they are after its record.
+//! So the outcome does not depend on when the record is judged.
+//!
+//! A **grant** in the position record permits the calls of all records before an offset, its end ([`super::grants`]).
 //!
 //! Nothing here waits or writes. A transaction contains the position that [`Window::position_after_commit`] returns and
 //! the writes of the window's slots. [`Window::on_commit`] or [`Window::on_abort`] applies the transaction's outcome.
+//! `sabotage::is_on` switches on a deliberate fault, in tests only.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -89,13 +94,13 @@ pub struct Window {
     is_in_order: bool,
     /// Whether a record's settlement was refused by Kafka, and the refusal is not resolved yet.
     has_refusal: bool,
-    /// The number of suspects that a transaction may settle, while Kafka refuses one of them.
+    /// Bounds the number of records that a transaction may settle while Kafka refuses one of them: see `refused`.
     bisect: Bisect,
     /// Whether the partition is paused because the window is full.
     pub is_paused: bool,
     /// Whether the window has changed since the lane last processed it.
     pub needs_processing: bool,
-    /// The task's progress with commands.
+    /// The task's progress with the operator's commands.
     pub commands: CommandProgress,
 }
 
@@ -124,9 +129,9 @@ impl Window {
         }
     }
 
-    /// The same window, in which records are settled in input order if `is_in_order`. The versions that scopes have
-    /// reached decide about records of other identities. So the position record must hold the versions as of the end of
-    /// the settled prefix, and no later version.
+    /// The same window, in which records are settled in input order if `is_in_order`. That is necessary where the
+    /// highest version seen in a scope decides about records of other identities: the position record must hold the
+    /// versions as of the end of the settled prefix, and no later version.
     pub fn with_input_order(self, is_in_order: bool) -> Self {
         Self { is_in_order, ..self }
     }
@@ -203,14 +208,15 @@ impl Window {
         self.slots.binary_search_by_key(&offset, Slot::offset).ok()
     }
 
-    /// Appends the next record. `key` returns the key of its identity. `is_certain` is asked if the record is from the
-    /// future by this host's clock: it returns whether that holds by every clock.
+    /// Appends the next record. `progress` is the task's committed progress. `key` returns the key of the record's
+    /// identity. `is_certainly_future` is asked if the record is from the future by this host's clock: it returns
+    /// whether that holds by every clock.
     pub fn push_record(
         &mut self,
         (record, topic): (&Record<'_>, &Arc<str>),
         (rules, progress, wall_ms): (&Rules, &Progress, i64),
         key: impl FnOnce() -> Option<Vec<u8>>,
-        is_certain: impl FnOnce() -> bool,
+        is_certainly_future: impl FnOnce() -> bool,
     ) {
         let offset = record.offset;
         assert!(offset >= self.read_to, "offset {offset} came after {}", self.read_to);
@@ -219,7 +225,7 @@ impl Window {
         let is_replayed = progress.is_replayed(offset);
         let timestamp_check = match check_time(rules, &self.tail, record.timestamp, wall_ms).filter(|_| !is_replayed) {
             None => TimestampCheck::Believed,
-            Some(rejection) if is_certain() => TimestampCheck::Future(rejection),
+            Some(rejection) if is_certainly_future() => TimestampCheck::Future(rejection),
             Some(rejection) if is_settled && sabotage::is_on(Sabotage::SettledNotDoubted) => {
                 TimestampCheck::Future(rejection)
             }
@@ -261,17 +267,17 @@ impl Window {
             Some(last) => (last.offset() + 1, last.times),
         };
         let mut beyond: Vec<(i64, i64)> = Vec::new();
-        let mut before = next;
+        let mut previous_end = next;
         for slot in self.slots.iter().skip(prefix_length) {
             let (from, to) = (slot.offset(), slot.offset() + 1);
             if slot.is_settled_after_commit() {
                 match beyond.last_mut() {
-                    // There is no record between the two, and there never will be.
-                    Some((_, end)) if *end == before => *end = to,
+                    // There is no record between the range and this slot, and there never will be.
+                    Some((_, end)) if *end == previous_end => *end = to,
                     _ => beyond.push((from, to)),
                 }
             }
-            before = to;
+            previous_end = to;
         }
         let unread = self.beyond.iter().map(|&(from, to)| (from.max(self.read_to), to));
         beyond.extend(unread.filter(|(from, to)| from < to));

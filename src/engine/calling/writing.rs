@@ -1,4 +1,9 @@
-//! Writes the outcomes in a window's slots into their task's share of the open transaction.
+//! Writes the outcomes in a window's slots into their task's share of the open transaction: the changes that the
+//! transaction makes for the task.
+//!
+//! What is stored of an identity has two parts: the last **settlement**, which is the outcome of a record, and the
+//! **reservation** of a call that may have been sent. A call needs a **permit** before it is sent: its own reservation,
+//! or a **grant** in the task's position record, for all records up to an offset.
 //!
 //! **A reservation never replaces a settlement**: the last settlement stays beside it. If it replaces another record's
 //! reservation, the other call becomes the last settlement: given up, or in doubt if some of its steps are done. The
@@ -6,6 +11,7 @@
 //! forgotten removes only its own reservation.
 //!
 //! - `portion` decides which slots are due, `reserving` and `settling` write reservations and settlements
+//! - `sabotage::is_on` switches on a deliberate fault, in tests only
 
 use crate::cluster::Cluster;
 use crate::dedup::{Action, Reason, Verdict};
@@ -30,7 +36,7 @@ pub use portion::Portion;
 
 /// Writes slots; holds the parts of a lane that this needs.
 pub(in crate::engine) struct SlotWriter<'a, 'o, C: Cluster> {
-    /// The outlet for the records, with the task's share.
+    /// Sends messages in the open transaction, and has the task's share of it.
     pub outlet: &'a mut Outlet<'o, C>,
     /// The terms of the topology's calls.
     pub terms: &'a Terms,
@@ -38,7 +44,8 @@ pub(in crate::engine) struct SlotWriter<'a, 'o, C: Cluster> {
     pub now: Now,
 }
 
-/// Writes everything that is due into the share, as long as `has_room` permits, and updates the task's position.
+/// Writes the slots that are due into the share, and updates the task's position. `has_room` says whether there is room
+/// for more after so many bytes; slots that find no room wait for the next transaction.
 pub(in crate::engine) fn write<C: Cluster>(
     writer: &mut SlotWriter<'_, '_, C>,
     window: &mut Window,
@@ -66,6 +73,7 @@ pub(in crate::engine) fn write<C: Cluster>(
             }
             _ => writer.write_slot(window.slot_mut(index), grant)?,
         }
+        // The slot that was just written may permit the next one.
         while last_in_order < window.len() && window.slot(last_in_order).is_settled_after_commit() {
             last_in_order += 1;
         }
@@ -88,7 +96,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         grants::next(&self.terms.policy, window, &self.outlet.share.position, end, self.now.wall_ms)
     }
 
-    /// Stores a grant in the task's position.
+    /// Stores a grant in the task's position, in place of all former ones.
     fn put_grant(&mut self, grant: Option<Granted>) {
         if let Some(grant) = grant.filter(|_| !sabotage::is_on(Sabotage::GrantNotWritten)) {
             self.outlet.share.position.calls.called = vec![grant];
@@ -105,7 +113,8 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         }
     }
 
-    /// Writes what is due in a slot: a settlement, reservation, grant or the outcomes of steps.
+    /// Writes what is due in a slot: a settlement, reservation, grant or the outcomes of steps. If the task must stop
+    /// before the record, makes that the slot's stage.
     fn write_slot(&mut self, slot: &mut Slot, grant: Option<Granted>) -> Result<(), Failure> {
         let Slot { record, key, stage, refusal, .. } = slot;
         let kafka_refusal = match refusal {
@@ -161,7 +170,8 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         Ok(())
     }
 
-    /// Records that the permit which a call waits for was written.
+    /// Records that the permit which a call waits for was written; `since_ms` is when, according to the permit, the
+    /// call may have been sent at the earliest.
     fn on_permit_written(&self, called: &mut CalledRecord, since_ms: i64) {
         let mut draw = |_| 0;
         called.apply_event(&self.terms.policy, Event::Written { since_ms }, self.now, &mut draw);
@@ -237,7 +247,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         Ok(())
     }
 
-    /// Records in the task's progress the state that a settled record leaves behind.
+    /// Records in the task's progress the state `kept` that a settled record leaves behind.
     fn note_progress(&mut self, record: &Record<'_>, kept: &crate::dedup::Kept) {
         if let Some(scope) = kept.note(&mut self.outlet.share.position.progress, record.offset) {
             let (task, offset) = (&self.outlet.work.task.input, record.offset);

@@ -1,4 +1,7 @@
 //! The control topic's bounds, and a task's progress with its commands.
+//!
+//! A task has **passed** a command once it has acknowledged it, whether it carried the command out or not. Its position
+//! record notes the offset behind the last command that it has passed ([`Control`]).
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -61,7 +64,8 @@ impl LatestBounds {
     }
 }
 
-/// The progress that a task has made with commands, beyond the offset in its position record.
+/// The progress that a task has made with commands, beyond the offset that its position record notes. It is kept in
+/// memory only: the position record notes only offsets behind commands, and this also goes past other records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandProgress {
     /// When the task began to work, on the monotonic clock.
@@ -71,7 +75,7 @@ pub struct CommandProgress {
 }
 
 impl CommandProgress {
-    /// The next offset of the control topic for a task whose position record notes `noted`.
+    /// The next offset of the control topic for a task whose position record notes `noted`, if anything.
     pub fn next(&self, bounds: &ControlTopicBounds, noted: Option<Control>) -> i64 {
         bounds.next_after(noted).max(bounds.next_after(self.passed))
     }

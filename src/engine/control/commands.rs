@@ -1,11 +1,14 @@
-//! A lane's commands: the commands that at least one of its tasks has not passed yet.
+//! A lane's commands: the commands that at least one of its tasks has not passed yet. A task **passes** a command by
+//! acknowledging it in a transaction of its own, whether it carries the command out or not.
 //!
-//! The lane reads them itself, outside the group, and only while there are records to read. The offset of a record that
-//! is no command is noted in memory only. The reader is dropped at the end of the topic.
+//! The lane reads them itself, outside the group, and only while there are records to read. The reader is dropped at
+//! the end of the topic. A task's position record notes only offsets behind commands; that the task is also past
+//! records that are no commands, such as acknowledgements, is known in memory only, so the next owner reads those
+//! again.
 //!
 //! **Failure**: a reader that fails is opened again after a pause. If the topic was recreated, or the lane gets a task
-//! that is further back, the commands are read again. After an acknowledgement that could not be delivered, the next
-//! acknowledgement waits, longer each time.
+//! that is further back, the commands are read again. After an acknowledgement that could not be delivered, all
+//! commands wait for a pause, which is longer each time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,7 +23,7 @@ use super::ControlTopicBounds;
 
 /// How often a lane reads commands.
 const READ_INTERVAL: Duration = Duration::from_millis(200);
-/// While the lane keeps this many commands or more, it reads no further commands.
+/// While the lane keeps this many commands or more in memory, it reads no further commands.
 const KEPT_MAX: usize = 1_000;
 /// How many records are read at once.
 const READ_RECORDS_MAX: usize = 500;
@@ -28,7 +31,8 @@ const READ_RECORDS_MAX: usize = 500;
 /// The pauses after a failure are this many times the usual backoff: a minute at most.
 const PAUSE_FACTOR: u32 = 6;
 
-/// The ticket number that all acknowledgements have in delivery reports. No task has this number.
+/// The number of the ticket with which all acknowledgements are sent. A delivery report returns this number; for other
+/// records it is the number of their task. No task has this number.
 pub const ACKNOWLEDGEMENT: u64 = (1 << 62) - 1;
 
 /// A command that was read from the control topic.
@@ -40,11 +44,12 @@ pub struct ReceivedCommand {
     pub id: CommandId,
     /// Its content, or why the content cannot be read.
     pub command: Result<Command, format::Error>,
-    /// When the topic was last looked up before the command was read, on the monotonic clock.
+    /// When the topic was last looked up before the command was read, on the monotonic clock. If the command names
+    /// another topic, perhaps because this one was recreated, it waits until the topic is looked up again.
     pub seen_at: Duration,
 }
 
-/// A command that a task has passed in the open transaction.
+/// A command that a task has passed in the open transaction, by carrying it out or by only acknowledging it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CarriedOutCommand {
     /// The task.
@@ -64,6 +69,7 @@ pub struct LaneCommands<C: Cluster> {
     id: TopicId,
     /// The commands at `kept_from` or beyond that were read, in order.
     received: VecDeque<ReceivedCommand>,
+    /// The next offset of the task that is furthest back, when commands were last read.
     kept_from: i64,
     /// Everything before this offset was read.
     read_to: i64,
@@ -71,7 +77,9 @@ pub struct LaneCommands<C: Cluster> {
     batch: C::Batch,
     /// When to read next, on the monotonic clock.
     next_read_at: Duration,
+    /// How often reading or an acknowledgement has failed since the last commit with commands.
     failures: u32,
+    /// When that happened last, on the monotonic clock; `None` if it has not.
     failed_at: Option<Duration>,
     /// The commands passed in the open transaction.
     pub carried_out: Vec<CarriedOutCommand>,
@@ -105,8 +113,9 @@ impl<C: Cluster> LaneCommands<C> {
         self.next_read_at
     }
 
-    /// Whether it is time to read. After a failure the topic must have been looked up again first: a partition without
-    /// a leader would hold up each transaction with an acknowledgement.
+    /// Whether it is time to read; if so, schedules the time after that. After a failure the topic must have been
+    /// looked up again first: otherwise, a partition without a leader would hold up each transaction that contains an
+    /// acknowledgement.
     pub fn is_due(&mut self, bounds: &ControlTopicBounds, now: Duration) -> bool {
         let is_due = now >= self.next_read_at && self.failed_at.is_none_or(|failed_at| bounds.looked_up_at > failed_at);
         if is_due {
@@ -183,7 +192,7 @@ impl<C: Cluster> LaneCommands<C> {
         self.received.back().is_none_or(|received| received.offset < next)
     }
 
-    /// Everything before this offset was read.
+    /// The offset before which everything was read.
     pub fn read_to(&self) -> i64 {
         self.read_to
     }

@@ -1,7 +1,8 @@
 //! `ratchet effects`: lists, from the changelogs, the calls that are not known to have succeeded.
 //!
-//! It reads committed records, whether or not instances are running, and changes nothing. Calls made under a grant have
-//! no entries of their own until they are settled, so they are not listed while they are under way.
+//! Each entry of a changelog holds what is stored of one identity. The listing reads committed records, whether or not
+//! instances are running, and changes nothing. It does not show calls under way that were made under a **grant**, which
+//! permits the calls of whole ranges of records: they have no entries of their own until they are settled.
 //!
 //! **Failure**: an entry of a later release ends the listing with an error, and so does a changelog that cannot be read
 //! to its end. Effects of earlier partitions were passed on by then; `ratchet effects` prints none of them.

@@ -1,16 +1,16 @@
 //! Commands to a topology's tasks, sent through its control topic (`ratchet settle`).
 //!
 //! - this module: a separate thread looks up the topic's bounds; no lane waits for it
-//! - [`commands`]: a lane reads the commands that its tasks have not passed; [`super::lane`] carries them out
-//! - [`settling`]: how a command changes an entry
+//! - [`commands`]: a lane reads the commands that its tasks have not handled yet; [`super::lane`] carries them out
+//! - [`settling`]: how a command changes an entry, which is what is stored of an identity
 //! - [`settle`]: sends a command and waits for the tasks' acknowledgements; [`list`]: lists the calls that may need a
 //!   decision
 //!
 //! **Every task handles every command once**, in the topic's order: it carries the command out, acknowledges it and
-//! notes its offset in the position record, all in one transaction of its owner, which the group's generation fences.
-//! If the owner dies, the next one skips the commands that were committed and carries out the others. A task without a
-//! noted offset begins with the topic's first record, and so does a task whose noted offset belongs to another topic: a
-//! command about an unknown identity changes nothing.
+//! notes its offset in the position record, all in one transaction of its owner. Kafka refuses such a transaction of a
+//! former owner, by the group's generation. If the owner dies, the next one skips the commands that were committed and
+//! carries out the others. A task without a noted offset begins with the topic's first record, and so does a task whose
+//! noted offset belongs to another topic: a command about an unknown identity changes nothing.
 //!
 //! **A command waits** for an open call of its identity, and for a reservation whose record is not judged yet, since
 //! that record will continue the call. Later commands wait as well.

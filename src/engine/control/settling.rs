@@ -1,4 +1,5 @@
-//! How `ratchet settle` changes an entry.
+//! How `ratchet settle` changes an entry: what is stored of an identity. It has two parts, of which one may be missing:
+//! how its last record was settled, and the call that is under way.
 //!
 //! | state of the identity | `done`, `drop` | `retry` |
 //! |---|---|---|
@@ -7,12 +8,12 @@
 //! | it was dropped, and nothing is under way | `done`: settled as done; `drop`: no change | forgotten |
 //! | anything else | settled accordingly, with nothing under way any more | forgotten |
 //!
-//! `retry` is refused if the sink is a handler: without its journal the handler would begin at its first step. Within
-//! the window of a step's key, the provider would return the former result, although the step may have been undone
-//! since; after that window it would do the step again.
+//! `retry` is refused if the sink is a handler. The entry holds the handler's journal, which records its steps; without
+//! it the handler would begin at its first step. As long as the provider honours the key of a step, it would return the
+//! former result, although the step may have been undone since; after that time it would do the step again.
 //!
-//! An identity settled manually has no record of its own and no result: every later record of that identity and version
-//! is a duplicate. A forgotten identity is new: its next record calls.
+//! An identity settled manually has neither the place of a record nor a provider's result: every later record of that
+//! identity and version is a duplicate. A forgotten identity is new: its next record calls.
 
 use crate::format::{Acknowledgement, EntryRef, Error, How, ManualDecision, Outcome, Remembered, ResultRef, Settled};
 
@@ -40,11 +41,11 @@ impl Change {
     }
 }
 
-/// How `decision` changes the entry `former` at this stream time, and the command's acknowledgement. `has_steps` if
-/// the sink is a handler.
+/// How `decision` changes the entry `former` at this stream time, and the command's acknowledgement. `is_handler`:
+/// whether the sink is a handler.
 pub fn settle(
     former: Option<&[u8]>,
-    (decision, has_steps): (ManualDecision, bool),
+    (decision, is_handler): (ManualDecision, bool),
     stream_time: i64,
 ) -> Result<(Change, Acknowledgement), Error> {
     let acknowledgement =
@@ -54,7 +55,7 @@ pub fn settle(
     };
     let was = Some(state_name(&former));
     let (how, result) = match decision {
-        ManualDecision::Retry if has_steps => {
+        ManualDecision::Retry if is_handler => {
             return Ok((Change::Nothing, acknowledgement(Outcome::StepsWereDone, was)));
         }
         ManualDecision::Retry => return Ok((Change::Forget, acknowledgement(Outcome::Forgotten, was))),
@@ -65,7 +66,7 @@ pub fn settle(
     if former.under_way.is_none() && former.settled.is_some_and(is_settled_so) {
         return Ok((Change::Nothing, acknowledgement(Outcome::Already, was)));
     }
-    // The reserved version is newer than the settled one, or the same.
+    // The version of the call under way is newer than the settled one, or the same.
     let of_reserved = former.under_way.map(|under_way| (under_way.entry, under_way.fingerprint));
     let of_settled = former.settled.map(|settled| (settled.entry, settled.fingerprint));
     let (entry, fingerprint) = of_reserved.or(of_settled).expect("an entry has at least one of them");

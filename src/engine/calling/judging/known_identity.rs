@@ -1,4 +1,11 @@
 //! Judges one record of a window by the stored state of its identity.
+//!
+//! [`Remembered`], the state of an identity, has two parts. The **settlement** is the outcome of the last settled
+//! record, with the **entry** that the rules compare. The **reservation** ([`UnderWay`]) belongs to a record whose call
+//! may have been sent, and is not settled; it has an entry as well.
+//!
+//! `read_index` is a record's index among the records that the judge has read in this round. `kept` is the state that a
+//! record leaves behind once it is settled.
 
 use super::stages::{
     FormerCall, call_stage, conflict_stage, forward_evaluation, no_call_stage, rejected_stage, reserved_stage,
@@ -29,12 +36,12 @@ enum KnownState<'a> {
     OwnSettlement,
 }
 
-/// Judges one slot, whose record is the one with this number among the records read in this round.
+/// Judges the record of one slot. `grants` returns the grant that covers an offset, if any.
 pub(super) fn judge_slot<C: Cluster>(
     judging: &mut JudgingContext<'_>,
     buffers: &mut JudgingBuffers,
     (id, work): (TaskId, &Work<'_, C>),
-    (number, slot): (usize, &Slot),
+    (read_index, slot): (usize, &Slot),
     grants: &impl Fn(i64) -> Option<Grant>,
 ) -> Result<SlotStage, Failure> {
     let record = slot.record.record();
@@ -45,16 +52,17 @@ pub(super) fn judge_slot<C: Cluster>(
             rejection: Some(rejection.clone()),
             full: None,
         };
-        return Ok(no_call_stage(judging, buffers, (number, &record), evaluation, Kept::default(), false));
+        return Ok(no_call_stage(judging, buffers, (read_index, &record), evaluation, Kept::default(), false));
     }
     slot.times.write_to(&mut buffers.progress);
     let unreadable =
         |error: format::Error| Failure::refused_at(id, record.offset, Unprocessable::Entry(Refusal::of_record(error)));
     let JudgingBuffers { progress, drafts, entry, .. } = buffers;
-    let stored = judging.judge.remembered(drafts, number).map(<[u8]>::to_vec);
+    let stored = judging.judge.remembered(drafts, read_index).map(<[u8]>::to_vec);
     let remembered = stored.as_deref().map(Remembered::decode).transpose().map_err(unreadable)?;
     let own = Place { topic_id: work.task.topics.input_id.0, offset: record.offset };
     let known_state = find_known_state(remembered.as_ref(), own);
+    // The entry to judge the record against.
     let reference = match &known_state {
         KnownState::Entry(entry) => *entry,
         KnownState::OwnReservation(_) => {
@@ -68,14 +76,14 @@ pub(super) fn judge_slot<C: Cluster>(
         reference.encode(entry);
     }
     let reference_bytes = reference.map(|_| entry.as_slice());
-    let judged = judging.judge.judge_against(context, (progress, drafts), (number, &record), reference_bytes);
+    let judged = judging.judge.judge_against(context, (progress, drafts), (read_index, &record), reference_bytes);
     let evaluation = judged.map_err(unreadable)?;
-    let kept = judging.judge.keep(number, &record);
+    let kept = judging.judge.keep(read_index, &record);
     let settled = remembered.and_then(|remembered| remembered.settled);
     Ok(judged_stage(
         judging,
         buffers,
-        (number, &record),
+        (read_index, &record),
         (known_state, settled),
         (evaluation, kept),
         grants(record.offset),
@@ -86,7 +94,7 @@ pub(super) fn judge_slot<C: Cluster>(
 fn judged_stage(
     judging: &mut JudgingContext<'_>,
     buffers: &mut JudgingBuffers,
-    (number, record): (usize, &Record<'_>),
+    (read_index, record): (usize, &Record<'_>),
     (known_state, settled): (KnownState<'_>, Option<Settled<'_>>),
     (evaluation, kept): (Evaluation, Kept),
     grant: Option<Grant>,
@@ -94,38 +102,39 @@ fn judged_stage(
     let decision = evaluation.decision;
     match known_state {
         KnownState::OwnSettlement => {
-            no_call_stage(judging, buffers, (number, record), Decision::REPLAYED.into(), Kept::default(), false)
+            no_call_stage(judging, buffers, (read_index, record), Decision::REPLAYED.into(), Kept::default(), false)
         }
         KnownState::OwnReservation(reservation) => {
+            // The record's call may have been sent, so it continues whatever the rules say now.
             let evaluation = if decision.action == Action::Forward { evaluation } else { forward_evaluation() };
-            reserved_stage(judging, (number, record), evaluation, (kept, &reservation))
+            reserved_stage(judging, (read_index, record), evaluation, (kept, &reservation))
         }
         // Without this check, the handler would silently continue with the other record's work.
         KnownState::OtherReservation(reservation)
-            if is_duplicate(&decision) && judging.is_different_work(number, record, reservation.fingerprint) =>
+            if is_duplicate(&decision) && judging.is_different_work(read_index, record, reservation.fingerprint) =>
         {
-            conflict_stage(judging, buffers, (number, record))
+            conflict_stage(judging, buffers, (read_index, record))
         }
         KnownState::OtherReservation(reservation) if is_duplicate(&decision) => {
-            reserved_stage(judging, (number, record), forward_evaluation(), (kept, &reservation))
+            reserved_stage(judging, (read_index, record), forward_evaluation(), (kept, &reservation))
         }
         KnownState::Entry(_) if is_duplicate(&decision) => {
             let settled = settled.expect("a duplicate has a settlement that it equals");
-            duplicate_stage(judging, buffers, (number, record), settled, (evaluation, kept))
+            duplicate_stage(judging, buffers, (read_index, record), settled, (evaluation, kept))
         }
         KnownState::Entry(_) | KnownState::OtherReservation(_)
-            if decision.action == Action::Forward && judging.makes_call(number) =>
+            if decision.action == Action::Forward && judging.makes_call(read_index) =>
         {
-            match judging.render(number, record) {
+            match judging.render(read_index, record) {
                 Ok(rendered) => {
                     let (call, action) = call::begin(&judging.terms.policy, grant, judging.now);
                     call_stage(judging, (call, action), (rendered, Journal::default()), evaluation, kept)
                 }
-                Err(message) => rejected_stage(judging, buffers, (number, record), message),
+                Err(message) => rejected_stage(judging, buffers, (read_index, record), message),
             }
         }
         KnownState::Entry(_) | KnownState::OtherReservation(_) => {
-            no_call_stage(judging, buffers, (number, record), evaluation, kept, false)
+            no_call_stage(judging, buffers, (read_index, record), evaluation, kept, false)
         }
     }
 }
@@ -134,26 +143,26 @@ fn judged_stage(
 fn duplicate_stage(
     judging: &mut JudgingContext<'_>,
     buffers: &mut JudgingBuffers,
-    (number, record): (usize, &Record<'_>),
+    (read_index, record): (usize, &Record<'_>),
     settled: Settled<'_>,
     (evaluation, kept): (Evaluation, Kept),
 ) -> SlotStage {
     if let How::GivenUp { first_attempt_at_ms } = settled.how
-        && !judging.is_different_work(number, record, settled.fingerprint)
+        && !judging.is_different_work(read_index, record, settled.fingerprint)
     {
         let found = FoundCall { first_attempt_at_ms, attempts: 0, may_have_acted: true };
         let former_call = FormerCall { entry: settled.entry, found, journal: Journal::default() };
-        return resumed_stage(judging, (number, record), forward_evaluation(), (kept, former_call));
+        return resumed_stage(judging, (read_index, record), forward_evaluation(), (kept, former_call));
     }
     let is_different_request = settled.fingerprint.map(Fingerprint::from_bytes).is_some_and(|stored| {
-        let rendered = judging.render(number, record);
+        let rendered = judging.render(read_index, record);
         rendered.is_ok_and(|payload| stored.compare(payload.fingerprint()) == Comparison::Different)
     });
     if is_different_request {
-        return conflict_stage(judging, buffers, (number, record));
+        return conflict_stage(judging, buffers, (read_index, record));
     }
     let repeats_result = judging.terms.on_duplicate == OnDuplicate::Result;
-    no_call_stage(judging, buffers, (number, record), evaluation, kept, repeats_result)
+    no_call_stage(judging, buffers, (read_index, record), evaluation, kept, repeats_result)
 }
 
 /// Whether the record equals the record that it was judged against.

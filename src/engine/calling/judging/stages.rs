@@ -1,10 +1,17 @@
-//! Creates the stages of judged records.
+//! Creates the stages of judged records: a record's [`SlotStage`] says what happens to it next.
+//!
+//! An unfinished call of an earlier owner or record goes by three types. As stored, it is a **reservation**
+//! ([`UnderWay`]). A [`FormerCall`] is made of a reservation, or of a settlement whose call was given up. Its
+//! [`FoundCall`] is what the call's state machine needs to know about earlier attempts.
+//!
+//! `read_index` is a record's index among the records that the judge has read in this round. `kept` is the state that a
+//! record leaves behind once it is settled. `sabotage::is_on` switches on a deliberate fault, in tests only.
 
 use std::sync::Arc;
 
 use super::{JudgingBuffers, JudgingContext};
 use crate::dedup::{Action, Decision, Evaluation, Kept, Reason, Rejection};
-use crate::effect::call::{self, Call, FoundCall};
+use crate::effect::call::{self, Action as CallAction, Call, FoundCall};
 use crate::effect::provider::{Payload, is_open};
 use crate::engine::calling::window::{CalledRecord, JudgedRecord, SlotStage};
 use crate::engine::output::description;
@@ -28,11 +35,12 @@ pub(super) fn forward_evaluation() -> Evaluation {
     Decision::of_call(Action::Forward, Reason::First).into()
 }
 
-/// The stage of a record that makes no call.
+/// The stage of a record that makes no call. `repeats_result`: whether the identity's remembered result is written once
+/// more for it.
 pub(super) fn no_call_stage(
     judging: &mut JudgingContext<'_>,
     buffers: &mut JudgingBuffers,
-    (number, record): (usize, &Record<'_>),
+    (read_index, record): (usize, &Record<'_>),
     evaluation: Evaluation,
     kept: Kept,
     repeats_result: bool,
@@ -44,13 +52,13 @@ pub(super) fn no_call_stage(
     let JudgingBuffers { progress, drafts, .. } = buffers;
     let mut explanation = Vec::new();
     if evaluation.decision.action == Action::Drop && context.topology.audit.is_some() {
-        let known = (&*progress, &*drafts);
-        judging.judge.dropped(context, known, number, record, evaluation.decision).write(&mut explanation);
+        let judged_by = (&*progress, &*drafts);
+        judging.judge.dropped(context, judged_by, read_index, record, evaluation.decision).write(&mut explanation);
     }
     if let Some(entry) = &kept.entry {
-        let (rows, arena) = judging.judge.rows(number);
+        let (rows, arena) = judging.judge.rows(read_index);
         let key = arena[rows[0].key.clone()].to_vec();
-        let bytes = replace_entry(judging.judge.remembered(drafts, number), entry);
+        let bytes = replace_entry(judging.judge.remembered(drafts, read_index), entry);
         drafts.put(&key, Some(&bytes));
     }
     let message = description(context, &evaluation).into_owned();
@@ -58,11 +66,12 @@ pub(super) fn no_call_stage(
     SlotStage::Judged(Box::new(JudgedRecord { evaluation, kept, message, explanation, repeats_result, is_written }))
 }
 
-/// The state of an identity, encoded, after a record without a call has left this entry of format 1. The state of
-/// calls, settled or under way, is preserved.
+/// The encoded state of an identity after a record without a call: `entry` replaces the settled entry in the state
+/// `former`. What `former` says about calls, settled or reserved, is preserved. (`entry` is an entry of format 1, which
+/// says nothing about calls; states in which calls occur are of format 2.)
 ///
 /// # Panics
-/// `former` or the entry cannot be decoded.
+/// `former` or `entry` cannot be decoded.
 pub fn replace_entry(former: Option<&[u8]>, entry: &[u8]) -> Vec<u8> {
     let entry = EntryRef::decode(entry).expect("just written");
     let former = former.map(|bytes| Remembered::decode(bytes).expect("it was decoded when the record was judged"));
@@ -85,19 +94,19 @@ pub(super) fn rejected_stage(
     no_call_stage(judging, buffers, record, Evaluation { decision, rejection, full: None }, Kept::default(), false)
 }
 
-/// The stage of a record that continues the call of this reservation.
+/// The stage of a record that continues the call of this reservation, its own or an equal record's.
 pub(super) fn reserved_stage(
     judging: &mut JudgingContext<'_>,
-    (number, record): (usize, &Record<'_>),
+    (read_index, record): (usize, &Record<'_>),
     evaluation: Evaluation,
     (kept, reservation): (Kept, &UnderWay<'_>),
 ) -> SlotStage {
     let UnderWay { entry, first_attempt_at_ms, attempts, was_sent, journal, .. } = *reservation;
     let found = FoundCall { first_attempt_at_ms, attempts, may_have_acted: was_sent };
-    resumed_stage(judging, (number, record), evaluation, (kept, FormerCall { entry, found, journal }))
+    resumed_stage(judging, (read_index, record), evaluation, (kept, FormerCall { entry, found, journal }))
 }
 
-/// The remains of a call that may have happened.
+/// What is stored of a call that may have happened: it was reserved, or given up.
 pub(super) struct FormerCall<'a> {
     /// The entry of the call's identity.
     pub entry: EntryRef<'a>,
@@ -110,11 +119,11 @@ pub(super) struct FormerCall<'a> {
 /// The stage of a record that continues a call that may have happened.
 pub(super) fn resumed_stage(
     judging: &mut JudgingContext<'_>,
-    (number, record): (usize, &Record<'_>),
+    (read_index, record): (usize, &Record<'_>),
     evaluation: Evaluation,
     (kept, former_call): (Kept, FormerCall<'_>),
 ) -> SlotStage {
-    let payload = match judging.render(number, record) {
+    let payload = match judging.render(read_index, record) {
         Ok(payload) => payload,
         Err(message) => {
             let Record { topic, partition, offset, .. } = record;
@@ -128,8 +137,8 @@ pub(super) fn resumed_stage(
     former_call.entry.encode(&mut bytes);
     let may_have_acted = match payload {
         Payload::Http(_) => true,
-        // Without keys, a handler's journal announces each step before the step begins. If each announced step has an
-        // outcome, no other step can have acted.
+        // Without keys, a mark in the handler's journal announces each step before the step begins. The journal is open
+        // if its last mark has no outcome. Otherwise no step can have acted except those with an outcome.
         Payload::Handler(_) if judging.terms.policy.key.is_none() => {
             is_open(former_call.journal) && !sabotage::is_on(Sabotage::MarkUnread)
         }
@@ -144,14 +153,15 @@ pub(super) fn resumed_stage(
 /// The stage of a record that calls the provider.
 pub(super) fn call_stage(
     judging: &mut JudgingContext<'_>,
-    (call, action): (Call, call::Action),
+    (call, action): (Call, CallAction),
     (payload, journal): (Payload, Journal<'_>),
     evaluation: Evaluation,
     kept: Kept,
 ) -> SlotStage {
     let send_at = match action {
-        call::Action::SendAt(at) | call::Action::Hold(at) => at,
-        call::Action::Write(_) | call::Action::Send { .. } | call::Action::Settle(_) => judging.now.monotonic,
+        CallAction::SendAt(at) | CallAction::Hold(at) => at,
+        // The call has to be permitted or settled first, so this time delays nothing.
+        CallAction::Write(_) | CallAction::Send { .. } | CallAction::Settle(_) => judging.now.monotonic,
     };
     SlotStage::Called(Box::new(CalledRecord {
         call,

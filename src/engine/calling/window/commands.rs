@@ -1,4 +1,6 @@
-//! Queries and changes of a window by commands.
+//! Queries and changes of a window by an operator's commands (`ratchet settle`), each of which is about one identity.
+//!
+//! A **reservation**, stored with an identity, says that the call of one of its records may have been sent.
 
 use super::{SlotStage, Window};
 
@@ -21,7 +23,7 @@ impl Window {
         }
     }
 
-    /// Marks the records of this identity at which the task would stop as unjudged.
+    /// Makes the records of this identity unjudged again if the task would stop at them.
     pub fn judge_again(&mut self, identity: &[u8]) {
         for slot in &mut self.slots {
             if slot.key.as_deref() == Some(identity) && matches!(slot.stage, SlotStage::Stops(_)) {

@@ -1,4 +1,5 @@
-//! How far grants reach beyond the read position: see [`crate::engine::calling::grants`].
+//! How far grants reach beyond the read position. A grant permits the calls of all records before an offset: see
+//! [`crate::engine::calling::grants`].
 
 /// How far beyond the read position a grant reaches at most, in offsets.
 const AHEAD_MAX: i64 = 4096;

@@ -2,7 +2,8 @@
 //!
 //! Kafka's error concerns the transaction and does not name the record. All records that the transaction would have
 //! settled become suspects: they are settled apart from the others, half as many at a time, until a single record is
-//! refused. Meanwhile, no record is read or called again: an abort restores the window.
+//! refused. Meanwhile, no record is read again, and no call is sent again: an abort restores the window. The refused
+//! record is settled alone and reduced: a result without its body, and no message with the record's timestamp.
 
 use super::Window;
 use super::slot::{RefusalState, Slot, SlotStage};

@@ -1,4 +1,8 @@
 //! A slot of the window: a record and the stage of its processing.
+//!
+//! A record is **settled** once a transaction has committed its outcome. A **reservation**, stored with a record's
+//! identity, says that the record's call may have been sent; it holds the **journal**, the committed outcomes of a
+//! handler's steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +61,7 @@ impl OwnedRecord {
     }
 }
 
-/// Stream time and horizon.
+/// Stream time and horizon: the highest timestamp so far, and the time before which identities are forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     pub(super) stream_time: i64,
@@ -100,11 +104,11 @@ pub struct Slot {
     pub timestamp_check: TimestampCheck,
     /// The stage of its processing.
     pub stage: SlotStage,
-    /// Its part in Kafka's refusal of a settlement.
+    /// Its part in Kafka's refusal of a transaction with settlements.
     pub refusal: RefusalState,
 }
 
-/// A record's part in Kafka's refusal of a settlement.
+/// A record's part in Kafka's refusal of a transaction with settlements, which does not name the refused record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RefusalState {
     /// Its settlement is not suspected.
@@ -137,7 +141,7 @@ pub enum SlotStage {
 pub struct JudgedRecord {
     /// The decision.
     pub evaluation: Evaluation,
-    /// The state that it leaves behind.
+    /// The state that it leaves behind once it is settled.
     pub kept: Kept,
     /// The message of a dead letter, or the reason why the task would stop.
     pub message: String,
@@ -168,7 +172,7 @@ pub struct CalledRecord {
     pub reported_steps: Option<ReportedSteps>,
     /// Why the record is forwarded.
     pub evaluation: Evaluation,
-    /// The state that it leaves behind once it is done.
+    /// The state that it leaves behind once it is settled.
     pub kept: Kept,
     /// The response to the last attempt.
     pub last_response: Option<LastResponse>,
@@ -232,7 +236,8 @@ impl Slot {
         matches!(self.stage, SlotStage::Settled) || self.is_written()
     }
 
-    /// Whether the settled prefix may include it: this requires that the stream time after it is known.
+    /// Whether the settled prefix, the window's settled records before the first unsettled one, may include it: this
+    /// requires that the stream time after it is known.
     pub(super) fn can_join_prefix(&self) -> bool {
         self.is_settled_after_commit() && self.timestamp_check != TimestampCheck::SeemsFuture
     }

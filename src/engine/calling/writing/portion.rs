@@ -12,17 +12,17 @@ pub enum Portion {
     All,
     /// Settlements and the outcomes of handlers' steps, but nothing that authorises a new call.
     Settlements,
-    /// Like `Settlements`, and also releases of reservations whose calls cannot have acted.
+    /// Like `Settlements`, and also releases of reservations whose calls cannot have acted, for a task that leaves.
     Releases,
 }
 
 impl Portion {
     /// Whether there is anything to write for a window whose task has committed this position.
     pub fn is_due_in(self, window: &Window, committed: &Position) -> bool {
-        let ends_grant = || self == Self::Releases && grants::shortened_end(window, committed).is_some();
+        let shortens_grant = || self == Self::Releases && grants::shortened_end(window, committed).is_some();
         // Records that a former owner has settled leave the window without a transaction.
         let has_advanced = window.next() > committed.next;
-        self.has_due_slot(window) || has_advanced || ends_grant()
+        self.has_due_slot(window) || has_advanced || shortens_grant()
     }
 
     /// Whether a slot of this window is due and may be written now.

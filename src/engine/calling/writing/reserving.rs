@@ -1,4 +1,10 @@
 //! Writes reservations, adds the outcomes of handlers' steps to them, and releases them.
+//!
+//! A **reservation** ([`UnderWay`]) is stored with an identity, and says that the call of one of its records may have
+//! been sent. It holds the **journal** of a handler: the outcomes of its steps. Where the provider honours no keys, a
+//! **mark** at the end of the journal announces a step before it begins.
+//!
+//! `sabotage::is_on` switches on a deliberate fault, in tests only.
 
 use std::sync::Arc;
 
@@ -25,8 +31,8 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         Ok(())
     }
 
-    /// Writes a reservation for a call in doubt that was sent under a grant, and before whose record the task stops:
-    /// without a reservation, a command would find nothing to settle.
+    /// Writes a reservation for a call in doubt before whose record the task stops, unless there is one. The call was
+    /// sent under a grant, and without a reservation an operator's command would find nothing to settle.
     pub(super) fn reserve_in_doubt(
         &mut self,
         record: &Record<'_>,
@@ -35,8 +41,8 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
     ) -> Result<(), Failure> {
         let former = self.remembered(key)?;
         let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
-        let is_known = former.is_some_and(|former| former.under_way.is_some());
-        match called.call.first_attempt_at_ms().filter(|_| !is_known) {
+        let is_reserved = former.is_some_and(|former| former.under_way.is_some());
+        match called.call.first_attempt_at_ms().filter(|_| !is_reserved) {
             Some(first_attempt_at_ms) => {
                 let journal = Arc::clone(&called.journal);
                 self.put_reservation(record, key, called, (Some(first_attempt_at_ms), journal.as_journal())).map(drop)
@@ -96,7 +102,8 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         Ok(first_attempt_at_ms)
     }
 
-    /// Reports work that stays unfinished: some of its steps are done, but a newer record replaces it.
+    /// Reports a handler's work that stays unfinished: some of its steps are done, but a newer `record` replaces that
+    /// of the `other` reservation. Other calls are not reported.
     pub(super) fn report_overtaken(&mut self, record: &Record<'_>, other: &UnderWay<'_>) {
         if !other.journal.is_empty() {
             self.outlet.added.settled.in_doubt += 1;
@@ -105,8 +112,9 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         }
     }
 
-    /// Leaves a handler's reservation to the next owner, with the next step marked as not begun. Returns whether the
-    /// journal contains any step to leave.
+    /// Leaves a handler's reservation to the next owner, without the mark of a step that has not begun, and with the
+    /// note that no attempt was sent for a further step. Returns `false`, and writes nothing, if the
+    /// journal contains no step to leave.
     pub(super) fn leave_reservation(
         &mut self,
         record: &Record<'_>,
@@ -145,7 +153,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         Ok(())
     }
 
-    /// Removes this record's reservation, since no attempt has acted. All other state is preserved.
+    /// Removes the reservation of the record at this place, since no attempt has acted. All other state is preserved.
     pub(super) fn forget_reservation(&mut self, key: &[u8], former: Option<Remembered<'_>>, place: Place) {
         let Some(former) = former else { return };
         let under_way = former.under_way.filter(|reservation| reservation.place != place);
@@ -154,7 +162,8 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         }
     }
 
-    /// Releases the reservation of a record whose call cannot have acted.
+    /// Releases the reservation of a record whose call cannot have acted: leaves it to the next owner if a handler has
+    /// done steps, and otherwise removes it.
     pub(super) fn release_reservation(&mut self, slot: &mut Slot) -> Result<(), Failure> {
         let Some(key) = slot.key.as_deref() else { return Ok(()) };
         if let SlotStage::Called(called) = &mut slot.stage {
@@ -176,8 +185,8 @@ const OVERTAKEN: &str = "a newer record arrived when only some of its steps were
 
 /// The journal without the mark that announces its last step, if that step has no outcome.
 fn without_mark(journal: Journal<'_>) -> JournalWriter {
-    let is_marked = is_open(journal) && !sabotage::is_on(Sabotage::MarkLeft);
-    let step_count = journal.len() - usize::from(is_marked);
+    let ends_with_mark = is_open(journal) && !sabotage::is_on(Sabotage::MarkLeft);
+    let step_count = journal.len() - usize::from(ends_with_mark);
     let mut trimmed = JournalWriter::default();
     assert!(journal.steps().take(step_count).all(|step| trimmed.push(step)), "the journal is no longer than before");
     trimmed

@@ -1,4 +1,8 @@
 //! Writes settlements: stores the outcomes of calls, and sends their results or dead letters.
+//!
+//! A **settlement** of an identity ends its **reservation**, which says that a call may have been sent, and which holds
+//! the **journal** of a handler: the outcomes of its steps. `kept` is the state that a record leaves behind.
+//! `sabotage::is_on` switches on a deliberate fault, in tests only.
 
 use super::SlotWriter;
 use crate::cluster::Cluster;
@@ -55,6 +59,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         }
     }
 
+    /// The topology's action on a record whose call has this outcome.
     fn action_for(&self, outcome: Outcome) -> Action {
         use crate::effect::call::{OnInDoubt, OnUnavailable};
         match outcome {
@@ -105,6 +110,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         let keeps_journal = outcome == Outcome::Unavailable
             && !called.journal.is_empty()
             && !sabotage::is_on(Sabotage::GivenUpLosesJournal);
+        // If no further step can have acted, the reservation is written again to say so.
         let stays_reserved = match keeps_journal && !may_have_acted {
             true => self.leave_reservation(record, key, called)?,
             false => keeps_journal,
@@ -138,7 +144,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         Ok(())
     }
 
-    /// Makes the record of a call a dead letter.
+    /// Sends the record of a call to the dead letter topic.
     fn dead_letter(
         &mut self,
         record: &Record<'_>,
@@ -157,7 +163,8 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
     }
 }
 
-/// How a call with this outcome is remembered; `None` if it is not remembered.
+/// How a call with this outcome is remembered; `None` if it is forgotten, so that the identity's last settlement
+/// remains.
 fn settlement_kind(called: &CalledRecord, outcome: Outcome) -> Option<How> {
     match (called.call.kept(outcome), outcome) {
         (RememberedOutcome::Done, _) => Some(How::Done),
