@@ -1,10 +1,15 @@
-//! Isolated tasks: a task whose output has failed continues on its own.
+//! Isolated tasks: a task, which is the work of one input partition, continues on its own after its output has failed.
 //!
-//! After a delivery failure the task leaves the lane's shared transactions: it reads its input with its own reader and
-//! writes with its own producer, never waiting for a delivery, so that an output partition without a leader holds up
-//! only its own input partition. If the cluster refuses a record in a batch, the task tries half as many records, until
-//! the record is found; `on_unsendable` then applies to it. Once the task is past the refused or undelivered records,
-//! it returns to the shared transactions.
+//! After a delivery failure the task leaves the transactions that the lane's tasks share: it reads its input with its
+//! own reader and writes with its own producer, never waiting for a delivery, so that an output partition without a
+//! leader holds up only its own input partition. If the cluster refuses a record in a batch, the task tries half as
+//! many records, until the record is found; the topology's `on_unsendable` then applies to it. The task is in
+//! quarantine ([`Quarantine`]) until it is past the refused or undelivered records; then it returns to the shared
+//! transactions.
+//!
+//! One step reads and processes records and **seals** their transaction: everything is sent, and with a sink the sink
+//! has committed. Later steps commit the transaction once all is delivered. After a failure the transaction is aborted,
+//! the task **restores** (it starts again from what is committed), and another attempt follows.
 //!
 //! A lane has a few slots for this ([`super::limits::Limits::isolated_max`]), since each takes two clients with memory,
 //! connections and perhaps threads of their own; the lane decides which task is next. A task returns its slot at the
@@ -82,6 +87,7 @@ pub fn step<C: Cluster>(parts: &mut LaneParts<'_, C>, id: TaskId) -> StepOutcome
         Err(failure) => failure,
     };
     task.set_phase(Phase::Waiting { until: Duration::ZERO });
+    // The restore must not assume that this transaction has ended.
     task.unsettle();
     let aborted = isolated.transactor.abort(parts.cluster, &failure.cause, parts.metrics);
     if let Some(loss) = changelog_loss::detect(parts.tasks, &aborted.delivered).pop() {
@@ -97,10 +103,10 @@ pub fn step<C: Cluster>(parts: &mut LaneParts<'_, C>, id: TaskId) -> StepOutcome
     StepOutcome::SetBack(narrow_down(parts.context, task, refused, attempted).unwrap_or(failure.cause))
 }
 
-/// Evaluates a failed attempt: if a single record was refused, it is unsendable; if one of several was refused, the
-/// next attempt sends half as many; after any other failure the task tries again later. Returns the reason to stop if
-/// the dead letter topic refuses the record as well. The attempt sent `attempted` records, the last of them from offset
-/// `last`.
+/// Evaluates a failed attempt without a sink: if a single record was refused, it is unsendable; if one of several was
+/// refused, the next attempt sends half as many; after any other failure the task tries again later. Returns the reason
+/// to stop if the dead letter topic refuses the record as well. The attempt sent `attempted` records, the last of them
+/// from offset `last`. `refused`: the cluster's message if it has refused a record for good.
 fn narrow_down<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,
@@ -125,9 +131,12 @@ fn narrow_down<C: Cluster>(
     None
 }
 
-/// Evaluates a failed attempt with a sink. A record that a topic refused is already committed by the sink: its redo is
-/// played, and a redo that cannot be played stops the task. A transaction that the sink refuses is attempted with fewer
-/// records, and any other transaction is attempted again later.
+/// Evaluates a failed attempt with a sink. If the sink refuses a record that it cannot name, the next attempt has half
+/// as many records. If it has named the refused records, `on_rejected` applies to them in the next attempt. After any
+/// other failure the task tries again later.
+///
+/// A record that a topic of Kafka refuses was already committed by the sink. So the task's restore writes to Kafka what
+/// the sink has kept of that transaction, the redo; a redo that can never be written stops the task.
 fn set_back_by_sink<C: Cluster>(context: &Context, task: &mut Task<C>, attempted: usize, cause: Cause) -> Cause {
     let Some(quarantine) = &mut task.trouble.quarantine else { return cause };
     match &cause {
@@ -177,6 +186,7 @@ fn advance<C: Cluster>(
     isolated.transactor.prepare(cluster).map_err(Failure::cluster)?;
     let indices: Vec<usize> = (isolated.processed_count..isolated.batch.len()).collect();
     isolated.attempted = indices.len();
+    // A claim: before a transaction writes for a partition, the group names its transactional id as the owner.
     let ownership = Ownership { context, tasks, member, transactor: &mut isolated.transactor, metrics };
     ownership.claim(id, |_| false).map_err(Failure::cluster)?;
     let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(StepOutcome::Waiting) };

@@ -1,10 +1,15 @@
-//! A lane: one thread's consumer, transactional producer and tasks. Lanes share no records and no state.
+//! A lane: one thread's consumer, transactional producer and tasks. A task is the work of one input partition. Lanes
+//! share no records and no state.
 //!
-//! [`Lane::step`] does everything: it serves the group, takes a batch through the tasks, gives restores and isolated
-//! tasks a slice each, sweeps a little, and commits. It commits when a bound is reached, or once the input is drained,
-//! no records are about to arrive and the last commit did not begin just before. So low load gives small
-//! transactions and low latency, high load large transactions. If the topology calls a provider, reading and calling
-//! continue during a commit (`round`). The differences between a topic, a sink and calls are in `hooks`.
+//! [`Lane::step`] does everything: it follows changes of the group, takes a batch through the tasks, gives a slice of
+//! time to each task that restores or is isolated, sweeps (removes some expired entries), and commits. To **restore**
+//! is to bring a task back to what was committed last; an **isolated** task works in transactions of its own, because
+//! its output has failed.
+//!
+//! A lane commits when a bound is reached, or once the input is drained, no records are about to arrive and the last
+//! commit began long enough ago. So low load gives small transactions and low latency, high load large transactions. If
+//! the topology calls a provider, reading and calling continue during a commit (`round`). The differences between a
+//! topic, a sink and calls are in `hooks`.
 //!
 //! **Failure**: recovery aborts a failed transaction, and its tasks restore unless the abort is certain to leave them
 //! unchanged. A step returns an error only if the lane itself cannot continue. A panic during the work of a
@@ -85,7 +90,7 @@ pub fn run<C: Cluster>(
             // Not during unwinding: a second panic would abort the process.
             let dropped = caught(|| drop(lane));
             if result.is_err() {
-                // A transaction left open would hold up the next owner until it times out.
+                // After a panic: a transaction left open would hold up the partitions' next owner until it times out.
                 cluster.fence(&id);
             }
             result.map_err(LaneError::Panicked)?.map_err(LaneError::Failure)?;
@@ -107,7 +112,7 @@ pub struct Lane<C: Cluster> {
     destination: Destination<C>,
     pace: Pace,
     batch: C::Batch,
-    /// The records of the current batch, by task.
+    /// The indices of the current batch's records, by task.
     shares: Vec<(TaskId, Vec<usize>)>,
     scratch: Scratch,
     restores: Restores,
@@ -128,13 +133,15 @@ struct Names {
     transactional_id: String,
     /// Random for each start.
     random: u64,
-    /// How many separate transactors its tasks have had.
+    /// How many transactors beside the lane's own its tasks have had: each gets another transactional id.
     isolations: u64,
 }
 
-/// When a lane last ended a round, and last began a commit.
+/// When a lane last ended a round, and last began a commit. A round ends when the input is drained or a bound is
+/// reached; with a provider, in each step.
 struct Pace {
-    /// When it last advanced past markers, swept, and committed unless that was too soon.
+    /// When the last round ended: the lane advanced past transaction markers, swept, and committed unless that was too
+    /// soon.
     round_ended_at: Duration,
     /// When it last began to commit a transaction, if ever.
     commit_began_at: Option<Duration>,
@@ -153,11 +160,11 @@ struct Restores {
 
 /// How far a lane has followed the changes of the topics that its topology reads.
 struct SeenTopics {
-    /// The edition of the catalog that the member subscribes to.
+    /// The edition of the catalog (the list of topics to read) that the member subscribes to.
     edition: u64,
     /// The count of recreated topics when the tasks last restored because a topic was recreated.
     recreated_count: u64,
-    /// The catalog's count of grown topics, as last seen.
+    /// The catalog's count of topics that were given more partitions, as last seen.
     growth_count: u64,
 }
 
@@ -295,8 +302,8 @@ impl<C: Cluster> Lane<C> {
         if self.transactor.is_open() {
             return if self.awaits_more_records() { MORE_WAIT } else { Duration::ZERO };
         }
-        let works_alone = |task: &Task<C>| matches!(task.phase, Phase::Queued { .. } | Phase::Isolated(_));
-        let is_busy = self.restores.pending || self.tasks.values().any(works_alone);
+        let is_isolated = |task: &Task<C>| matches!(task.phase, Phase::Queued { .. } | Phase::Isolated(_));
+        let is_busy = self.restores.pending || self.tasks.values().any(is_isolated);
         if is_busy { BUSY_WAIT } else { self.idle_wait() }
     }
 

@@ -1,5 +1,9 @@
 //! A transaction: its tasks, its bounds and its abort. `commit` holds its last steps and their order, `sink` the part
 //! that a sink commits before Kafka does, `send` the sending of changelog records.
+//!
+//! A task is the work of one input partition. Its **share** of a transaction ([`Share`]) is everything that the
+//! transaction changes for it. To **fence** a transactional id is to end whatever is open under it, and to shut out the
+//! producer that has used it. `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
 
 use std::time::Duration;
 
@@ -40,9 +44,11 @@ pub struct Transactor<C: Cluster> {
     /// then the broker blocks the id; even with a leader the end takes half a second. So every producer but the first
     /// uses a new id.
     renewals: u32,
+    /// The transactional ids in use in this process, which it never fences.
     ids: Ids,
+    /// Keeps this transactor's id among them.
     in_use: Option<InUse>,
-    /// Random for each start of a lane; tokens consist of it and the count of transactions.
+    /// Random for each start of a lane. With the count of transactions, it makes each transaction's token unique.
     lane_id: u64,
     transaction_count: u64,
     producer: Option<C::Producer>,
@@ -59,12 +65,15 @@ struct OpenTransaction<M> {
     /// Whether its commit was requested. A request without a response may still arrive, and must not commit the
     /// producer's next transaction.
     end_requested: bool,
+    /// When it began, on the monotonic clock.
     since: Duration,
     shares: Vec<Share>,
-    /// The tasks for which the transaction only commits an owner beside the offset.
+    /// The tasks without a share: the transaction only commits their offsets, each with an owner in its metadata, or
+    /// plays a redo.
     owner_only: Vec<TaskId>,
+    /// The records and bytes that it holds so far.
     added: Added,
-    /// The group's membership before the sink began to commit.
+    /// With a sink: the proof, from before the sink's commit, that the group's member may commit.
     membership: Option<M>,
 }
 
@@ -215,8 +224,9 @@ impl<C: Cluster> Transactor<C> {
         Ok(())
     }
 
-    /// Begins a transaction that plays a redo for `task`; none may be open. The brokers must append its changelog
-    /// records at offset `from` or beyond. After an error, [`Transactor::abort`] must follow.
+    /// Begins a transaction that plays a redo for `task`: it writes to Kafka what a transaction that only the sink has
+    /// committed would have written. None may be open. The brokers must append its changelog records at offset `from`
+    /// or beyond. After an error, [`Transactor::abort`] must follow.
     pub fn begin_redo(
         &mut self,
         context: &Context,
@@ -338,10 +348,10 @@ impl<C: Cluster> Transactor<C> {
         }
         let ended = is_state_known && (!was_open || producer.abort().is_ok());
         let delivered = delivered(&mut producer);
-        // A producer that could not even begin would keep failing, even after the cause, such as a missing right, is
-        // fixed.
+        // A producer that could not even begin is not used again: it would keep failing, even after the cause, such as
+        // a missing right, is fixed.
         let could_begin = was_open || !matches!(cause, Cause::Cluster(_));
-        // A commit that fails in this way promises that it will never take effect.
+        // With this error the cluster promises that the commit never takes effect.
         let is_aborted = matches!(cause, Cause::Cluster(error) if error.kind == ErrorKind::Abort);
         let never_commits = ended && (!end_requested || is_aborted);
         let is_usable = ended && could_begin && (!end_requested || producer.is_usable()) && undelivered.is_empty();
@@ -360,8 +370,8 @@ impl<C: Cluster> Transactor<C> {
     }
 }
 
-/// Marks the outcome of a failed commit as unknown, unless the commit was cleanly aborted. A fenced commit keeps its
-/// kind; it may have taken effect, too.
+/// Turns the error of a failed commit into [`ErrorKind::Unknown`], unless the commit has certainly had no effect
+/// (`Abort`) or the producer was fenced. A fenced commit may have taken effect, too.
 fn with_unknown_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Error> {
     match committed {
         Err(error) if matches!(error.kind, ErrorKind::Abort | ErrorKind::Fenced) => Err(error),

@@ -1,5 +1,14 @@
 //! A lane's round with its topology's provider: enqueue the records that were read, handle answers, judge records,
 //! write the settlements and reservations that are due, commit, and send the calls that the commit authorised.
+//!
+//! - A **window** holds the records that a task (an input partition's work) has read and not yet settled, each in a
+//!   **slot**. A task that is at work has one.
+//! - To **judge** a record is to decide whether it calls the provider. To **settle** it is to write its outcome; once
+//!   that is committed, the record leaves the window.
+//! - A **reservation**, committed before a call is sent, says that the call may have happened. To **release** it is to
+//!   remove it, because the call certainly has not happened.
+//! - A **handler** is a user's function in place of a provider; its work is done in steps.
+//! - A **command** is an operator's decision about a call (see `control`).
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -21,7 +30,8 @@ use super::destination::{CallsDestination, Destination};
 use super::round::{Deferred, Round};
 use super::{BUSY_WAIT, Lane};
 
-/// The longest time that a stop or a revocation waits for calls in flight. The rest of a clean end takes time, too.
+/// The longest time that a stop of the lane, or a revocation of partitions, waits for calls in flight. The rest of a
+/// clean end takes time, too.
 const DRAIN_MAX: Duration = Duration::from_secs(20);
 /// How much longer than a call's timeout a stop or a revocation waits.
 const DRAIN_MARGIN: Duration = Duration::from_secs(1);
@@ -143,8 +153,9 @@ impl<C: Cluster> Lane<C> {
                 }
             },
         };
-        let is_due = portion.has_due_slot(&window);
-        window.needs_processing |= is_due;
+        // For lack of room, some slots may not have been written.
+        let has_more = portion.has_due_slot(&window);
+        window.needs_processing |= has_more;
         calling.transaction_ended_at = None;
         tasks.get_mut(&id).expect("looked at above").destination.put_window(window);
         transactor.add(added);
@@ -191,8 +202,9 @@ impl<C: Cluster> Lane<C> {
     /// Commits the open transaction; reading and calling continue meanwhile.
     pub(super) fn commit_while_calling(&mut self) -> Result<(), cluster::Error> {
         let mut deferred = Deferred::default();
-        // An identity that a command has changed has no slot, so nothing would keep its records from being judged
-        // during the commit.
+        // During a commit, the slots in the transaction keep later records of their identities from being judged. An
+        // identity that a command has changed has no slot, and its records must not be judged before the commit
+        // either: so the lane does nothing else during such a commit.
         let has_run_commands = self.destination.calls().is_some_and(|calls| calls.commands.has_carried_out())
             && !sabotage::is_on(Sabotage::JudgedOverCommand);
         if let Err(failure) = self.finish_deferring((!has_run_commands).then_some(&mut deferred)) {
@@ -245,7 +257,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Stops a task before the first record of its window, if that record stops it, no call of the task is under way,
-    /// and everything before the record is committed.
+    /// no command is awaited that may remove the reason, and everything before the record is committed.
     fn stop_before_first_record(&mut self, id: TaskId) {
         if self.transactor.includes(id) {
             return;
@@ -271,9 +283,10 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// If the first record of a task's window seems to be from the future, makes the task stop before it: adds the stop
-    /// to the task's share of a transaction, even if the share writes nothing else. Kafka stamps the end of that
-    /// transaction, and the task's restore learns Kafka's time from the stamp.
+    /// If the first record of a task's window seems to be from the future by this host's clock, makes the task stop
+    /// before it: adds the stop to the task's share of the open transaction (its changes there), even if the share
+    /// writes nothing else. Kafka stamps the end of that transaction, and the task's restore learns Kafka's time from
+    /// the stamp.
     fn stop_before_future_record(&mut self, id: TaskId) -> Result<(), Failure> {
         let Some(task) = self.tasks.get(&id) else { return Ok(()) };
         let Some(window) = task.destination.window().filter(|window| !window.is_empty()) else { return Ok(()) };
@@ -301,14 +314,14 @@ impl<C: Cluster> Lane<C> {
         let Destination::Calls(calls) = &self.destination else { return };
         let deadline = self.context.clock.monotonic() + (calls.terms.timeout + DRAIN_MARGIN).min(DRAIN_MAX);
         self.withdraw(ids);
-        let no_wake = AtomicBool::new(false);
+        let never_stop = AtomicBool::new(false);
         loop {
             self.write_and_commit(ids, Portion::Settlements);
             let is_calling = ids.iter().any(|id| self.tasks.window(*id).is_some_and(|window| window.is_calling()));
             if !is_calling || self.context.clock.monotonic() >= deadline {
                 break;
             }
-            self.context.clock.wait(BUSY_WAIT, &no_wake);
+            self.context.clock.wait(BUSY_WAIT, &never_stop);
             let Self { context, tasks, destination: Destination::Calls(calls), .. } = self else { return };
             calls.calling.handle_events(context, &calls.terms, tasks);
         }

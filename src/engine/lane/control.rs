@@ -1,5 +1,15 @@
-//! Carries out commands for a lane's tasks. The open transaction holds a command's change, its acknowledgement, and the
-//! note that the task has passed the command.
+//! Carries out commands for a lane's tasks. A task is the work of one input partition. A command is an operator's
+//! decision about a call (`ratchet settle`), sent through the topology's control topic.
+//!
+//! Each task **passes** each command once, in the topic's order: it carries the command out, or acknowledges that it
+//! does not. The open transaction holds the command's change to an **entry** (what is remembered of an identity), the
+//! acknowledgement, and in the task's position the offset after the command: the command is then **noted**. That the
+//! task has passed records which are no commands is kept in memory only ([`CommandProgress`]): a restart may read them
+//! again.
+//!
+//! A **window** holds the records that a task has read and not yet settled; a task at work has one.
+//!
+//! [`CommandProgress`]: crate::engine::control::CommandProgress
 
 use std::time::Duration;
 
@@ -27,15 +37,15 @@ const CARRIED_OUT_MAX: usize = 100;
 
 /// What has happened to a task's next command.
 enum Execution {
-    /// The command was carried out in the open transaction.
+    /// The open transaction has the command's change, if any, and its acknowledgement.
     Done,
     /// The command waits for a call, or until the control topic is looked up again; or its task is not at work.
     Waits,
-    /// The command could not be acknowledged.
+    /// The cluster refuses the acknowledgement, with this message.
     Refused(String),
 }
 
-/// The entry that a command changes.
+/// The entry that a command is about.
 enum FoundEntry {
     /// The identity's entry, if there is one.
     Entry(Option<Vec<u8>>),
@@ -76,13 +86,14 @@ impl<C: Cluster> Lane<C> {
             let Self { tasks, transactor, destination: Destination::Calls(calls), .. } = self else { return Ok(false) };
             let commands = &mut calls.commands;
             let Some(task) = tasks.get_mut(&id) else { return Ok(false) };
-            let Some(committed) = next_command_offset(task, bounds) else { return Ok(false) };
+            let Some(next_committed) = next_command_offset(task, bounds) else { return Ok(false) };
             let noted = transactor.share(id).and_then(|share| share.position.calls.control);
-            let next = committed.max(bounds.next_after(noted));
+            let next = next_committed.max(bounds.next_after(noted));
             let Some(received) = commands.commands_from(next).next().cloned() else {
-                // Commands passed in the open transaction count only once that transaction is committed.
-                if let Some(window) = task.destination.window_mut().filter(|_| commands.is_empty_from(committed)) {
-                    let next = commands.read_to().max(committed);
+                // No command is left. If the open transaction holds none of the task's either, the task has passed
+                // everything that was read; otherwise it has done so only once that transaction is committed.
+                if let Some(window) = task.destination.window_mut().filter(|_| commands.is_empty_from(next_committed)) {
+                    let next = commands.read_to().max(next_committed);
                     window.commands.passed = Some(Control { topic_id: bounds.id.0, next });
                 }
                 return Ok(false);
@@ -209,6 +220,7 @@ impl<C: Cluster> Lane<C> {
         }
         for CarriedOutCommand { task, offset, identity, outcome } in std::mem::take(&mut commands.carried_out) {
             let Some(task) = tasks.get_mut(&task) else { continue };
+            // Not noted in the committed position: the transaction was aborted.
             if task.committed.calls.control.is_none_or(|noted| noted.next <= offset) {
                 continue;
             }
@@ -230,7 +242,7 @@ impl<C: Cluster> Lane<C> {
     }
 }
 
-/// The next offset of the control topic for a task at work.
+/// The next offset of the control topic for a task, as far as it has committed; `None` if the task is not at work.
 fn next_command_offset<C: Cluster>(task: &Task<C>, bounds: &ControlTopicBounds) -> Option<i64> {
     let window: &Window = task.destination.window()?;
     Some(window.commands.next(bounds, task.committed.calls.control))

@@ -1,8 +1,9 @@
-//! Where a lane's surviving records go: to a topic, into a sink, or to a provider.
+//! Where a lane's **survivors** go: to a topic, into a sink, or to a provider. Survivors are the records that the rules
+//! let through: those that are not dropped as duplicates, and the like.
 //!
 //! A destination owns the state that only it needs: a lane's part is here, a task's in
-//! [`crate::engine::task::TaskDestination`]. Where the lane's steps differ, `hooks` decides, or one of the predicates
-//! here.
+//! [`crate::engine::task::TaskDestination`]. Where a step of the lane ([`super::Lane::step`]) differs, `super::hooks`
+//! decides, or one of the predicates here.
 
 use std::time::Duration;
 
@@ -19,17 +20,17 @@ pub(super) enum Destination<C: Cluster> {
     Topic,
     /// Survivors go into a sink, which commits before Kafka does.
     Sink(Box<LaneSink>),
-    /// Survivors call a provider, outside any transaction.
+    /// A provider is called for each survivor, outside any transaction.
     Calls(Box<CallsDestination<C>>),
 }
 
 /// A lane's calls, and the commands about them.
 pub(super) struct CallsDestination<C: Cluster> {
-    /// The settings for calls.
+    /// The topology's settings for calls.
     pub terms: Terms,
     /// The calls.
     pub calling: Calling,
-    /// The commands to the lane's tasks.
+    /// The commands that operators have sent to the lane's tasks (`ratchet settle`).
     pub commands: LaneCommands<C>,
 }
 
@@ -76,28 +77,29 @@ impl<C: Cluster> Destination<C> {
         matches!(self, Self::Topic)
     }
 
-    /// Whether a transaction ends with its batch: the sink may refuse some of its records, and the batch still holds
-    /// the others.
+    /// Whether a transaction ends with its batch: if the sink refuses some of the records, the others are processed
+    /// again from the batch, which still holds them.
     pub fn commits_each_batch(&self) -> bool {
         matches!(self, Self::Sink(_))
     }
 
-    /// Whether each step commits, even while records keep coming.
+    /// Whether each step of the lane commits, even while records keep coming.
     pub fn commits_each_step(&self) -> bool {
         matches!(self, Self::Calls(_))
     }
 
-    /// Whether an idle lane has work: the sink has more data to remove.
+    /// Whether there is work even without records: the sink may have more data to remove.
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Sink(sink) if sink.is_tidying)
     }
 
-    /// Whether tasks stay at work, unchanged, when their transaction is aborted.
+    /// Whether tasks stay at work, unchanged, when their transaction is aborted: their calls go on, so that nothing has
+    /// to be read again.
     pub fn outlives_aborts(&self) -> bool {
         matches!(self, Self::Calls(_))
     }
 
-    /// Whether a task whose output fails continues in transactions of its own.
+    /// Whether a task whose output fails is isolated: it continues in transactions of its own.
     pub fn isolates(&self) -> bool {
         !matches!(self, Self::Calls(_))
     }

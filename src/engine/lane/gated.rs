@@ -1,5 +1,8 @@
 //! Tasks that wait for their topology's gate: it does not answer, and `on_unavailable` is `hold`.
 //!
+//! A gate is asked, before a record is passed on, whether its identity was passed on elsewhere, for example by another
+//! topology. A task is the work of one input partition.
+//!
 //! Such a task has committed everything before the first record that the gate has to be asked about. It reads nothing,
 //! while its lane continues to poll; once the gate can be reached, the task continues at that record.
 
@@ -11,7 +14,7 @@ use crate::engine::task::{Phase, Task};
 use super::Lane;
 
 impl<C: Cluster> Lane<C> {
-    /// A task has stopped before a record that the gate has to be asked about.
+    /// Called when a task has stopped before a record that the gate has to be asked about: the task waits.
     pub(super) fn hold_for_gate(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if let Err(error) = self.member.pause(&task.input) {

@@ -1,4 +1,8 @@
 //! A lane's membership of its group: assigned, revoked and lost partitions, and failures to read.
+//!
+//! Each assigned partition gets a task, which does the partition's work. A task begins with a restore, which first
+//! settles (makes sure that no former owner can still write), and restores again after failures.
+//! `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -34,7 +38,7 @@ impl<C: Cluster> Lane<C> {
                 // If a topic was given more partitions, all members rebalance, not only the one that gets the new ones.
                 self.context.check_topics_now.store(true, Ordering::Relaxed);
                 self.set_joined(true);
-                // The partitions' owners are known again: no series need to be kept.
+                // The partitions' owners are known again: no metric series need to be kept (see `keep_series`).
                 self.reports.status.retain_series(Vec::new());
                 Ok(())
             }
@@ -128,8 +132,8 @@ impl<C: Cluster> Lane<C> {
         self.tasks.get(&id).is_some_and(|task| self.member.end(&task.input).is_some())
     }
 
-    /// Subscribes again when topics were created or deleted. The lane continues to read the remaining partitions
-    /// meanwhile.
+    /// Subscribes again when topics that the topology reads were created or deleted. The lane continues to read the
+    /// remaining partitions meanwhile.
     pub(super) fn follow_catalog(&mut self) -> Result<(), cluster::Error> {
         let edition = self.context.topics.edition();
         if self.topics.edition == edition {
@@ -184,10 +188,12 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Tries an unreadable record a few more times; then stops its task, and no other task.
+    /// Called when a task's next record cannot be read: restores the task, to try the record again. After
+    /// `UNREADABLE_TIMES_MAX` failures at the same record, stops the task, and no other.
     pub(super) fn on_unreadable(&mut self, id: TaskId, error: &cluster::Error) {
         self.restart(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
+        // The offset of the last unreadable record, and how often in a row it was tried.
         let (offset, times) = task.trouble.unreadable;
         task.trouble.unreadable = (task.committed.next, if offset == task.committed.next { times + 1 } else { 1 });
         if task.trouble.unreadable.1 >= UNREADABLE_TIMES_MAX {
@@ -198,7 +204,7 @@ impl<C: Cluster> Lane<C> {
     /// Creates the task of a partition that was assigned.
     pub(super) fn create_task(&mut self, partition: TopicPartition) -> Result<(), cluster::Error> {
         let Some(topic) = self.context.topics.get(&partition.topic) else {
-            // The topic was removed meanwhile: after this error a new member joins without a subscription to it.
+            // The topic was removed meanwhile. This error ends the lane; its successor does not subscribe to the topic.
             return Err(cluster::Error::new(
                 ErrorKind::Fenced,
                 format!("{partition} was assigned but is no longer read"),
@@ -230,11 +236,11 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Notes beside the committed offsets that these tasks have no open transaction, so that the next owner need not
-    /// fence one.
+    /// fence one (end it by force).
     pub(super) fn release_partitions(&mut self, mut ids: Vec<TaskId>) {
         let Self { context, cluster, tasks, transactor, member, names, metrics, .. } = self;
         ids.retain(|id| {
-            // This includes tasks that restore after a clean abort, as happens when the group's generation changes.
+            // Included are tasks that restore after a clean abort, as happens when the group's generation changes.
             let phase = &tasks[id].phase;
             let may_be_released = matches!(
                 phase,

@@ -1,6 +1,11 @@
 //! What a lane does differently for each destination, hook by hook. Long hooks are implemented in the destinations'
 //! files, short ones here.
 //!
+//! A task is the work of one input partition. With a sink, it has a row there, which names its last transaction. With
+//! calls, it has a **window** while it is at work: the records that it has read and not yet settled (their outcomes are
+//! not committed). A **reservation** says that a call of an identity may have happened. **Commands** are operators'
+//! decisions about calls.
+//!
 //! | hook | a topic | a sink ([`super::rows`]) | calls ([`super::calls`]) |
 //! |---|---|---|---|
 //! | [`Lane::idle_wait`] | until something is due | until something is due | until a call or an answer is due |
@@ -82,8 +87,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Called when a task's store is current. Returns whether the task may begin to work; if not, it tries again or
-    /// restores.
+    /// Called when a task's store has everything that was committed. Returns whether the task may begin to work; if
+    /// not, it tries again or restores.
     pub(super) fn on_store_current(&mut self, id: TaskId) -> Result<bool, Setback> {
         match self.destination {
             Destination::Sink(_) => self.claim_row(id),
@@ -108,8 +113,9 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Called for each task of an aborted transaction; the task had one of `shares` in it, and perhaps an undelivered
-    /// record. Returns whether the task continues as before, which `may_continue` allows; otherwise it restores.
+    /// Called for each task of an aborted transaction; `shares` holds what the transaction would have changed, by task,
+    /// and `undelivered` a record of this task that could not be delivered. Returns whether the task continues as
+    /// before, which only `may_continue` allows; otherwise it restores.
     pub(super) fn on_aborted(
         &mut self,
         id: TaskId,
@@ -133,6 +139,7 @@ impl<C: Cluster> Lane<C> {
                         "this task's output fails; isolating the task"
                     );
                     let share = shares.iter().find(|share| share.task == id);
+                    // The task is isolated until it is past the records of this transaction.
                     let until = share.map_or(&task.committed, |share| &share.position).next;
                     task.trouble.quarantine = Some(Quarantine::new(&self.context, until, undelivered.refused));
                 }

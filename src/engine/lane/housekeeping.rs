@@ -1,4 +1,5 @@
-//! A lane's periodic work, independent of its records: gauges, flushes and reports.
+//! A lane's periodic work, independent of its records: gauges, flushes and reports. A task is the work of one input
+//! partition; a task that calls a provider has a window, the records that it has read and not yet settled.
 
 use std::time::Duration;
 
@@ -26,13 +27,14 @@ impl<C: Cluster> Lane<C> {
     /// Updates the gauges, and writes the log events that are due.
     fn gauge(&mut self, now: Duration) {
         let wall_ms = self.context.clock.wall_ms();
-        // Otherwise slow calls keep all tasks from reading.
+        // If not, slow calls keep all tasks from reading, and none of them is stuck.
         let can_read = self.records_max() > 0;
         for task in self.tasks.values_mut() {
             let end = self.member.end(&task.input);
             // For a partition that cannot be read at all, only its restore knows an end.
             let stuck_at = stuck_at(task, end.or(Some(task.topics.input_end))).filter(|_| can_read);
             let is_starved = self.context.held_up.record(&task.input, stuck_at, now);
+            // How long ago a broker that knows the end was last heard.
             let heard_ago = self.member.end_heard_ago(&task.input);
             gauge(task, end, (wall_ms, heard_ago));
             task.note_failing(end, is_starved, now);
@@ -77,7 +79,7 @@ impl<C: Cluster> Lane<C> {
     /// Reports the tasks' states to the supervisor.
     fn report(&mut self) {
         let is_open = self.transactor.is_open();
-        // A run ends only after the commands given before are carried out.
+        // A run that ends once its input is drained waits for the operators' commands that were given before.
         let commands =
             self.destination.calls().map(|_| (self.context.control_topic.bounds(), self.context.clock.monotonic()));
         let awaits_commands = |task: &Task<C>| {
@@ -85,7 +87,7 @@ impl<C: Cluster> Lane<C> {
             window.commands.may_have_more(bounds.as_ref(), task.committed.calls.control, *now)
         };
         let is_drained = |task: &Task<C>| {
-            // The member's last known end may be from before the partition came back.
+            // The member's last known end may be older than the end that the task's restore found.
             let end = self.member.end(&task.input).map(|end| end.max(task.topics.input_end));
             let is_at_rest = !is_open && matches!(task.phase, Phase::Running) && !awaits_commands(task);
             is_at_rest && end.is_some_and(|end| task.committed.next >= end)
@@ -109,12 +111,13 @@ impl<C: Cluster> Lane<C> {
     }
 }
 
-/// The offset at which a task at work waits for records that exist but do not arrive.
+/// The offset at which a task at work waits for records that exist but do not arrive; `None` if it does not. `end` is
+/// the end of its input.
 fn stuck_at<C: Cluster>(task: &Task<C>, end: Option<i64>) -> Option<i64> {
     let next = task.committed.next;
-    // Records that the task has read and not settled wait for their calls.
-    let is_waiting = task.destination.window().is_none_or(Window::is_empty);
-    end.filter(|end| matches!(task.phase, Phase::Running) && is_waiting && *end > next).map(|_| next)
+    // Otherwise the task waits for the calls of records that have arrived.
+    let has_settled_all = task.destination.window().is_none_or(Window::is_empty);
+    end.filter(|end| matches!(task.phase, Phase::Running) && has_settled_all && *end > next).map(|_| next)
 }
 
 fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, (wall_ms, heard_ago): (i64, Option<Duration>)) {

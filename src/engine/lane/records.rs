@@ -1,4 +1,8 @@
 //! A batch's way through a lane, up to the commit of its transaction.
+//!
+//! A task is the work of one input partition. A task's [`Share`] is all that the open transaction would change for the
+//! task; `enlist` begins it. The lane's field `shares` is something else: the indices of the batch's records, by task.
+//! A task **restores** when it starts again from what was committed last.
 
 use std::time::Duration;
 
@@ -122,8 +126,8 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    /// Processes the first records, as many as surely fit into the open transaction or a few more; returns how many.
-    /// There may be room left afterwards, since dropped records take none.
+    /// Processes the first of these records and returns how many: as many as surely fit into the open transaction, or
+    /// a few more. There may be room left afterwards, since dropped records take none.
     fn process_part(&mut self, id: TaskId, indices: &[usize]) -> Result<usize, Failure> {
         self.claim_partition(id)?;
         let Self { context, transactor, tasks, batch, scratch, member, .. } = self;
@@ -142,8 +146,8 @@ impl<C: Cluster> Lane<C> {
         Ok(added.records)
     }
 
-    /// Moves the position past transaction markers and other gaps at the end of the input, so that a committed offset
-    /// never points at something that retention will remove.
+    /// Moves the tasks' positions past transaction markers and other gaps at the end of their inputs, so that a
+    /// committed offset never points at something that retention will remove.
     pub(super) fn advance_past_markers(&mut self) {
         for id in self.tasks_in(|phase| matches!(phase, Phase::Running)) {
             if !self.accepts_records(id)
@@ -154,6 +158,7 @@ impl<C: Cluster> Lane<C> {
             let task = &self.tasks[&id];
             let next = self.transactor.share(id).map_or(&task.committed, |share| &share.position).next;
             let position = self.member.position(&task.input).unwrap_or(next);
+            // `commit_start`: the position has to be committed even if nothing was read.
             if position <= next && !task.last.commit_start {
                 continue;
             }
@@ -200,7 +205,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Commits the open transaction; recovery is up to the caller.
+    /// Commits the open transaction, if there is one; after a failure, the caller has to abort it.
     fn finish(&mut self) -> Result<(), Failure> {
         self.finish_deferring(None)
     }
@@ -214,6 +219,7 @@ impl<C: Cluster> Lane<C> {
         self.pace.commit_began_at = Some(self.context.clock.monotonic());
         let Self { context, transactor, tasks, member, destination, .. } = self;
         transactor.seal(context, tasks, member, destination.sink_mut())?;
+        // With a provider, these tasks keep the records of the transaction until they learn its outcome.
         let awaiting = self.tasks_awaiting_outcome();
         let CommitOutcome { failures, stops, settled } = self.commit_deferring(deferred)?;
         self.report_outcome(awaiting, true);
@@ -243,7 +249,7 @@ impl<C: Cluster> Lane<C> {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| task.work().is_some()) else { return };
         match stop {
             Stop::Refused(reason) => {
-                // The cause of a panic may be gone at a later start.
+                // Whether a later start may succeed: the cause of panics may be gone by then.
                 let may_pass = task.trouble.panics.are_too_many();
                 task.fail(&reason, may_pass);
             }

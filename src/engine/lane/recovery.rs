@@ -1,4 +1,10 @@
 //! A lane's recovery: aborted transactions, restores, isolated tasks.
+//!
+//! A task is the work of one input partition. A task that **restores** starts again from what was committed last: it
+//! settles (nobody else can still write for it), makes its store current and begins to work, all in slices of time
+//! between the lane's other work. A task whose output fails is put into **quarantine**: after its restore it queues for
+//! a slot, and then works **isolated**, in transactions of its own ([`crate::engine::isolate`]). A task that is
+//! **stopped** is not tried again. `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
 
 use std::time::Duration;
 
@@ -46,12 +52,13 @@ impl<C: Cluster> Lane<C> {
         if let Err(error) = self.transactor.prepare(&self.cluster) {
             tracing::debug!(reason = %error.message, "no producer yet");
         }
-        // A fenced producer says nothing about the output.
+        // If the producer was fenced (replaced by a newer one), undelivered records say nothing about the output.
         let is_fenced = matches!(&failure.cause, Cause::Cluster(error) if error.kind == ErrorKind::Fenced);
         for id in aborted.tasks() {
             if self.continues_by_sabotage(id, &failure.cause) {
                 continue;
             }
+            // The task's restore must not assume that the transaction has ended.
             if let Some(task) = self.tasks.get_mut(&id).filter(|_| !aborted.ended) {
                 task.unsettle();
             }
@@ -61,6 +68,7 @@ impl<C: Cluster> Lane<C> {
                 self.restart(id);
             }
         }
+        // A cluster error that concerns a single task counts as a failure of that task's output.
         let is_of_output = matches!(failure.cause, Cause::Cluster(_)) && self.destination.isolates();
         match failure.task.and_then(|id| self.tasks.get_mut(&id)).filter(|_| is_of_output) {
             Some(task) => {
@@ -89,7 +97,7 @@ impl<C: Cluster> Lane<C> {
         self.member.start(&task.input, task.committed.next).is_ok()
     }
 
-    /// Handles a failure that is one task's own.
+    /// Handles a failure that concerns one task; does nothing if it concerns a whole transaction.
     pub(super) fn on_task_failure(&mut self, failure: Failure) {
         let Some(id) = failure.task else { return };
         self.restart(id);
@@ -100,7 +108,7 @@ impl<C: Cluster> Lane<C> {
             Cause::RefusedAt(offset, reason) => task.trouble.refused_at = Some((offset, reason)),
             Cause::State(error) => restore::set_back(&self.context, task, &error.into()),
             Cause::Cluster(error) => restore::set_back(&self.context, task, &error.into()),
-            // The task's own transaction is undone, and the task already restores.
+            // The sink has not committed the task's own transaction, and the task already restores.
             Cause::Sink(undone) => {
                 self.note_undone(&undone);
                 self.note_rejected(undone.rejected);
@@ -126,7 +134,8 @@ impl<C: Cluster> Lane<C> {
         );
         let held = former.state.store.take();
         let mut task = former.recreated(&self.context, until);
-        // A record that causes the panics is not processed, but the records before it are.
+        // If a record causes the panics, the task processes the records before it, and only then stops. If no record
+        // does, or this panic happened without one, it stops now.
         if task.trouble.panics.are_too_many() && task.trouble.panics.stop_before().is_none_or(|_| at.record().is_none())
         {
             let reason = format!("{}: {}", task.input, task.trouble.panics);
@@ -149,7 +158,8 @@ impl<C: Cluster> Lane<C> {
         debug_assert!(!self.transactor.includes(id), "a task in the open transaction must not restart");
         self.drop_window(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        // A task that lost its isolated work in a panic is recreated instead, and waits as long as its panics require.
+        // `Isolated(None)`: a panic has destroyed the task's isolated work. Such a task is recreated instead, and waits
+        // as long as its panics require.
         if matches!(task.phase, Phase::Failed | Phase::Isolated(None)) {
             return;
         }
@@ -256,7 +266,8 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    /// Starts the work of a task whose store is current: in the lane's transactions, or isolated.
+    /// Starts the work of a task whose store is current: in the lane's transactions or, in quarantine, in the queue for
+    /// isolated work.
     pub(super) fn begin_work(&mut self, id: TaskId) -> Result<(), cluster::Error> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
         task.report.on_work_begun();
@@ -306,7 +317,8 @@ impl<C: Cluster> Lane<C> {
         queue.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// A new transactor beside the lane's, with a transactional id and tokens of its own: see `Transactor::renewals`.
+    /// A new transactor (a transactional producer and its transaction) beside the lane's, with a transactional id and
+    /// tokens of its own.
     pub(super) fn separate_transactor(&mut self) -> Transactor<C> {
         self.names.isolations += 1;
         let transactional_id = format!("{}-i{}", self.names.transactional_id, self.names.isolations);

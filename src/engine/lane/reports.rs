@@ -11,7 +11,7 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
 /// How often gauges are updated.
 const GAUGE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A lane's reports.
+/// A lane's reports to its supervisor.
 pub(super) struct Reports {
     /// The lane's status for the supervisor.
     pub status: Arc<LaneStatus>,
@@ -35,7 +35,7 @@ impl Reports {
     }
 }
 
-/// Flushes of the stores of tasks at work.
+/// Flushes of the stores of tasks at work: in each round, the store of each task is flushed once.
 pub(super) struct Flushes {
     /// When the last round began, on the monotonic clock.
     pub began_at: Duration,

@@ -1,9 +1,13 @@
-//! The work of a lane with a provider outside its transaction: it enqueues the records that were read, handles answers,
+//! What a lane with a provider does outside its transaction: it enqueues the records that were read, handles answers,
 //! judges records, and sends the calls that are authorised.
 //!
-//! None of it waits for the open transaction: the lane continues while that is being committed ([`Deferred`]). If the
-//! transaction settles an identity, later records of that identity are judged only once it has ended, since the slot
-//! before them is not settled until then; and a call is sent only if an earlier commit authorised it.
+//! Each task (an input partition's work) has a **window**, with a **slot** for each record that it has read and whose
+//! outcome is not committed. To **judge** a record is to decide whether it calls the provider. A record is **settled**
+//! once its outcome is committed; then its slot is removed.
+//!
+//! Nothing here waits for the open transaction: the lane continues while that is being committed ([`Deferred`]). A
+//! record whose identity has an earlier record in that transaction is judged only after the commit, once the earlier
+//! record is settled. A call is sent only if an earlier commit authorised it.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -23,13 +27,15 @@ use crate::topology::sink::Terms;
 
 use super::sorting::sort_by_task;
 
-/// A lane's records and calls.
+/// The parts of a lane that its records and calls need.
 pub(super) struct Round<'a, C: Cluster> {
     pub context: &'a Context,
+    /// The topology's settings for calls.
     pub terms: &'a Terms,
     pub calling: &'a mut Calling,
     pub scratch: &'a mut Scratch,
     pub batch: &'a mut C::Batch,
+    /// The indices of the batch's records, by task.
     pub shares: &'a mut Vec<(TaskId, Vec<usize>)>,
     pub tasks: &'a mut Tasks<C>,
     pub member: &'a mut C::Member,
@@ -106,29 +112,31 @@ impl<C: Cluster> Round<'_, C> {
         let judged = match tasks[&id].work() {
             None => Ok(Ok(())),
             Some(work) => {
-                let granted = work.task.committed.calls.called.last().copied();
+                // A grant authorises the calls of all records before an offset, without reservations of their own.
+                let last_grant = work.task.committed.calls.called.last().copied();
                 let former_grants_end = window.former_grants_end();
-                let grants = |offset: i64| {
-                    let granted = granted.filter(|granted| offset < granted.to)?;
+                let grant_of = |offset: i64| {
+                    let granted = last_grant.filter(|granted| offset < granted.to)?;
                     Some(Grant { since_ms: granted.since_ms, is_from_former_owner: offset < former_grants_end })
                 };
                 let Calling { numbers, asker, judging_buffers, .. } = &mut **calling;
                 let (judge, now) = (&mut scratch.judge, Calling::now(context));
                 let judging_context = &mut JudgingContext { context, terms, judge, asker, numbers, now };
-                caught(|| judging::judge(judging_context, judging_buffers, (id, &work), &mut window, grants))
+                caught(|| judging::judge(judging_context, judging_buffers, (id, &work), &mut window, grant_of))
             }
         };
         tasks.get_mut(&id).expect("looked at above").destination.put_window(window);
         judged.unwrap_or_else(|panic| Err(Failure::panicked(id, scratch.in_progress(), panic)))
     }
 
-    /// Sends the calls that are ready: an earlier commit authorised them, whatever the outcome of the open transaction.
+    /// Sends the calls that are ready. An earlier commit authorised them, so the outcome of the open transaction does
+    /// not matter.
     pub fn send(&mut self) {
         self.calling.send(self.context, self.terms, self.tasks);
     }
 
-    /// Continues with records and calls during a commit; waits at most `wait` if there is nothing to do. The next
-    /// transaction writes what becomes due.
+    /// Continues with records and calls during a commit; waits at most `wait` if there is nothing to do. Outcomes that
+    /// become known meanwhile are written by the next transaction.
     pub fn work_during_commit(&mut self, deferred: &mut Deferred, wait: Duration) {
         let records_max = self.calling.read_limit(self.terms, self.context.limits.poll_records_max);
         let can_read = deferred.is_empty();
@@ -149,11 +157,11 @@ impl<C: Cluster> Round<'_, C> {
     }
 
     /// Enqueues the batch, and judges the windows of its tasks. In the other windows no more records can be judged:
-    /// none is settled during a commit.
+    /// records wait there for earlier ones to be settled, and none is settled during a commit.
     fn enqueue_meanwhile(&mut self, deferred: &mut Deferred) {
         deferred.failures.extend(self.enqueue());
-        let has_records = |(id, indices): &(TaskId, Vec<usize>)| (!indices.is_empty()).then_some(*id);
-        let ids: Vec<TaskId> = self.shares.iter().filter_map(has_records).collect();
+        let id_if_any = |(id, indices): &(TaskId, Vec<usize>)| (!indices.is_empty()).then_some(*id);
+        let ids: Vec<TaskId> = self.shares.iter().filter_map(id_if_any).collect();
         for id in ids {
             deferred.failures.extend(self.judge(id).err());
         }

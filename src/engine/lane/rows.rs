@@ -1,5 +1,13 @@
 //! A lane's work with its topology's sink, apart from the commit itself: it claims rows, plays redos, and recovers from
 //! transactions that the sink has not committed.
+//!
+//! Each task (an input partition's work) has a **row** in the sink. The row's **mark** names the owner's claim (by its
+//! **epoch**: how often the row was claimed) and, by a **token**, the last transaction that the sink has committed for
+//! the task. The task's last record in the changelog, the **position record**, has the token of the last transaction in
+//! Kafka. The sink commits first: if it is one transaction ahead, the row's **redo**, everything that the transaction
+//! writes to Kafka for the task, is **played**: written to Kafka now.
+//!
+//! `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
 
 use std::time::Duration;
 
@@ -27,12 +35,12 @@ use super::destination::Destination;
 const ROW_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// The longest wait before a row is claimed again: its owner may be gone by then.
 const CLAIM_WAIT_MAX: Duration = Duration::from_secs(2);
-/// The mark of a row that does not exist.
+/// Stands for the mark of a row that does not exist.
 const NO_ROW: RowMark = RowMark { epoch: 0, token: None };
 
 impl<C: Cluster> Lane<C> {
-    /// Claims the row of a task whose store is current, and compares it with the changelog's position record. Returns
-    /// whether the task can work; if not, the next step of its recovery is under way.
+    /// Claims the row of a task whose store has everything that was committed, and compares it with the position
+    /// record. Returns whether the task can work; if not, it is already in another phase of its recovery.
     pub(super) fn claim_row(&mut self, id: TaskId) -> Result<bool, Setback> {
         let Self { context, tasks, destination: Destination::Sink(sink), .. } = self else { return Ok(true) };
         let task = tasks.get_mut(&id).expect("listed by the caller");
@@ -49,11 +57,12 @@ impl<C: Cluster> Lane<C> {
         }
         sink.on_success(context, tasks);
         let task = tasks.get_mut(&id).expect("looked at above");
+        // No row, although the task has a transaction in the changelog.
         let Some(claimed) = claimed else { return self.on_difference(id, None) };
-        let by_text = sabotage::is_on(Sabotage::RowComparedWithText);
-        let text = task.last.commitment.as_ref().map(|known| &known.metadata.token);
+        let by_metadata = sabotage::is_on(Sabotage::RowComparedWithText);
+        let metadata_token = task.last.commitment.as_ref().map(|known| &known.metadata.token);
         let recorded = RecordedTransaction {
-            token: if by_text { text } else { task.last.recorded_token.as_ref() },
+            token: if by_metadata { metadata_token } else { task.last.recorded_token.as_ref() },
             end: covered_end(&task.committed),
             changelog_id: task.topics.changelog_id.0,
         };
@@ -66,6 +75,7 @@ impl<C: Cluster> Lane<C> {
             }
             Relation::Same => {
                 task.destination.set_claim(RowClaim { key, mark: claimed.row.mark });
+                // The task continues with this store: a former one that was set aside is not needed any more.
                 if let Some(held) = &mut task.state.store {
                     held.remove_set_aside(context)?;
                 }
@@ -86,8 +96,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Called when a row could not be claimed: schedules the next attempt, and logs an error that lasts, unless it was
-    /// logged recently.
+    /// Called when a row could not be claimed: schedules the next attempt, and logs an error that is permanent or has
+    /// lasted for long, unless it was logged recently.
     fn on_claim_failed(&mut self, id: TaskId, error: &Error) {
         let Self { context, tasks, destination: Destination::Sink(sink), .. } = self else { return };
         let task = tasks.get_mut(&id).expect("listed by the caller");
@@ -112,8 +122,9 @@ impl<C: Cluster> Lane<C> {
         sink.report_waits(tasks);
     }
 
-    /// Called when the row and Kafka differ by more than a redo; `claimed` is `None` if there is no row at all. If two
-    /// checks find the same difference and no other owner has claimed the row in between, the task must not continue.
+    /// Called when the row and the position record differ, and no redo explains that; `claimed` is `None` if there is
+    /// no row at all. If two checks find the same difference and no other owner has claimed the row in between, the
+    /// task must not continue. After the first check it restores, to check again.
     fn on_difference(&mut self, id: TaskId, claimed: Option<ClaimedRow>) -> Result<bool, Setback> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
         let doubted = task.destination.sink().and_then(|task_sink| task_sink.doubted_mark.as_ref());
@@ -142,7 +153,7 @@ impl<C: Cluster> Lane<C> {
         Ok(false)
     }
 
-    /// Performs the next step of a redo; once Kafka has committed it, the task restores.
+    /// Performs the next step of playing a redo; once Kafka has committed the redo, the task restores.
     pub(super) fn step_redo(&mut self, id: TaskId) {
         let Self { context, cluster, tasks, member, scratch, metrics, destination, .. } = self;
         let parts = &mut LaneParts { context, cluster, tasks, member, scratch, metrics, sink: destination.sink_mut() };
@@ -183,10 +194,11 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Called when the sink has not committed the open transaction, or its answer was lost. If nothing has changed for
-    /// a task and the error may be temporary, the task reads its records again; otherwise it restores.
+    /// Called when the sink has not committed the open transaction, or its answer was lost. A task reads its records
+    /// again if it is certain that nothing has changed for it and the error may be temporary; otherwise it restores.
     pub(super) fn on_undone(&mut self, undone: Undone) {
         self.note_undone(&undone);
+        // A step is the part of the transaction that belongs to one task.
         let Undone { failed, tasks: step_tasks, rejected } = undone;
         let is_permanent = matches!(&failed, CommitError::Held(error) if error.kind == ErrorKind::Permanent);
         let fenced: Vec<TaskId> = match &failed {
@@ -251,7 +263,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Aborts Kafka's half of a transaction, before any of it was sent.
+    /// Aborts Kafka's half of a transaction that the sink has not committed: none of its records was sent.
     fn abort_undone(&mut self, failed: CommitError) -> AbortOutcome {
         let cause = Cause::Sink(Undone { failed, tasks: Vec::new(), rejected: Vec::new() });
         self.transactor.abort(&self.cluster, &cause, &self.metrics)

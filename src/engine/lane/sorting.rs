@@ -4,7 +4,8 @@ use crate::cluster::{Cluster, RecordBatch};
 use crate::engine::share::TaskId;
 use crate::engine::task::{Task, Tasks};
 
-/// Sorts the batch by task, for the tasks that `is_accepted` selects.
+/// Sorts the batch by task: fills `shares` with the indices of each task's records, for the tasks that `is_accepted`
+/// selects. Vectors that are there already are reused.
 pub(super) fn sort_by_task<C: Cluster>(
     batch: &C::Batch,
     shares: &mut Vec<(TaskId, Vec<usize>)>,
@@ -12,10 +13,12 @@ pub(super) fn sort_by_task<C: Cluster>(
     is_accepted: impl Fn(TaskId, &Task<C>) -> bool,
 ) {
     shares.iter_mut().for_each(|(_, indices)| indices.clear());
+    // For each partition of the batch, the index of its task in `shares`.
     let source_shares: Vec<Option<usize>> = batch
         .partitions()
         .iter()
         .map(|partition| {
+            // `None`: no accepted task reads the partition, and its records are ignored.
             let is_match = |id: TaskId, task: &Task<C>| task.input == *partition && is_accepted(id, task);
             let (&id, _) = tasks.iter().find(|(id, task)| is_match(**id, task))?;
             let share = shares.iter().position(|(task, _)| *task == id);

@@ -1,9 +1,14 @@
 //! The end of a transaction, in the order that exactly-once depends on.
 //!
-//! First come the forwarded records, then each task's changelog writes (the last one per identity) with its position
-//! record as the very last, then the offsets of every task in the transaction, then the commit; only after Kafka has
-//! confirmed it are overlay and position written to each task's store. With a sink, everything that goes to Kafka is
-//! kept as redos until the sink has committed them together with the effects: see `sink`.
+//! First come the forwarded records, then each task's changelog writes (the last one per key) with its position record
+//! as the very last, then the offsets of every task in the transaction, then the commit; only after Kafka has confirmed
+//! it are overlay and position written to each task's store. With a sink, nothing is sent at first: each task's records
+//! are collected in a redo, which the sink commits together with the effects, and sent afterwards (see `sink`).
+//!
+//! A task is the work of one input partition. Its **share** is all that the transaction changes for it: the **overlay**
+//! has the changelog records, the **position record** says how far the input is processed. A **token** names a
+//! transaction of a task. To **seal** a transaction is to send its last records; a sink commits before that.
+//! `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
 
 use std::time::Duration;
 
@@ -25,7 +30,8 @@ use super::outcome::CommitOutcome;
 use super::sink::{self, LaneSink};
 use super::{Transactor, delivered, send, with_unknown_outcome};
 
-/// A lane's work during a commit: called again and again, it should return within the given time.
+/// The work that the caller, a lane, does while it waits for a commit: called again and again, it should return within
+/// the given time.
 pub type CommitCallback<'a, C> = &'a mut dyn FnMut(&mut Tasks<C>, Duration);
 
 impl<C: Cluster> Transactor<C> {
@@ -58,7 +64,8 @@ impl<C: Cluster> Transactor<C> {
             if !PositionRecord::is_readable(&position) {
                 return Err(Failure::refused(id, Refusal::PositionUnreadable { bytes: position.len() }));
             }
-            // If the records are appended before what the store has applied, the changelog has lost records.
+            // A lower offset than the store has applied would mean that the changelog has lost records: then the commit
+            // fails.
             let held = task.state.store.as_ref().expect("a task at work holds its store");
             producer.expect_from(id, held.applied.next.0);
             if lane_sink.is_some() {
@@ -78,7 +85,8 @@ impl<C: Cluster> Transactor<C> {
             share.overlay.put(POSITION_KEY, Some(&position));
         }
         if let Some(lane_sink) = lane_sink {
-            // Taken before the sink commits: a lane that loses the partition after that must not commit.
+            // The proof of membership for Kafka's commit. It is taken before the sink commits: if the lane loses the
+            // partition after that, the proof is outdated, and Kafka refuses the commit.
             open.membership = Some(member.metadata().map_err(Failure::cluster)?);
             sink::commit(context, &mut open.shares, tasks, lane_sink)?;
             crash::point(crash::Point::AfterSink);
@@ -127,6 +135,7 @@ impl<C: Cluster> Transactor<C> {
         };
         with_unknown_outcome(ended).map_err(Failure::cluster)?;
         crash::point(crash::Point::AfterCommit);
+        // If a refused record is being searched for, the next transaction may have more records.
         self.bisect.on_success();
         metrics.commit(context.clock.monotonic().saturating_sub(started));
         metrics.transaction(TransactionResult::Committed);
@@ -147,6 +156,7 @@ impl<C: Cluster> Transactor<C> {
             committed.stops.extend(share.stop.take().map(|stop| (id, stop)));
             self.spare_shares.push(share);
         }
+        // Bounds the memory that ended shares keep for their next use.
         Share::keep_last(&mut self.spare_shares, context.commit.bytes_max / 2);
         Ok(committed)
     }
@@ -162,7 +172,7 @@ fn write_early<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, shares: &[Sh
     }
 }
 
-/// The offset and the text that the open transaction commits for a task.
+/// The offset that the open transaction commits for a task, and the metadata beside it.
 fn commitment(context: &Context, share: &Share, owner: &str) -> Commitment {
     let metadata = OffsetMetadata {
         token: share.token.expect("the transaction is sealed"),
@@ -173,8 +183,11 @@ fn commitment(context: &Context, share: &Share, owner: &str) -> Commitment {
 }
 
 /// Applies a committed share to the task's store. `delivered` holds the changelog offsets of its first and its last
-/// record, which is the position record. If one report is missing, the store does not know where the position record
-/// is; if both are missing, it keeps its former position, from which it can be restored just as well.
+/// record, as far as their deliveries were reported; the last one is the position record.
+///
+/// - With both, the store knows how far it has applied the changelog, and where the position record is.
+/// - With one, it does not know where the position record is. It counts as applied up to the offset that is known.
+/// - With none, it counts as applied only as far as before. A restore from there has the same result.
 fn apply_share<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,

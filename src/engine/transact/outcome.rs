@@ -11,7 +11,7 @@ use crate::observe::Settled;
 pub struct CommitOutcome {
     /// The failures of tasks' stores; the transaction is committed nevertheless.
     pub failures: Vec<Failure>,
-    /// The tasks that have stopped before a record.
+    /// The tasks that have to stop before their next record, now that everything before it is committed.
     pub stops: Vec<(TaskId, Stop)>,
     /// For a topology that calls a provider: how its records were settled.
     pub settled: Settled,
@@ -21,9 +21,10 @@ pub struct CommitOutcome {
 pub struct AbortOutcome {
     /// What the transaction would have changed, by task.
     pub shares: Vec<Share>,
-    /// The tasks for which the transaction would only have committed an owner beside the offset.
+    /// The other tasks of the transaction: for them it would only have committed an offset with another owner in its
+    /// metadata, or have played a redo (written what only the sink has committed).
     pub owner_only: Vec<TaskId>,
-    /// Whether the transaction has certainly ended without effect.
+    /// Whether the transaction is certain to have ended already, without effect.
     pub ended: bool,
     /// Whether the transaction will certainly never be committed. Even so, requests that belong to it may still arrive,
     /// until its producer is fenced.

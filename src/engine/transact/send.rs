@@ -1,4 +1,6 @@
-//! Sends changelog records and redos.
+//! Sends changelog records and redos. A redo is all that a transaction writes to Kafka for one task, as a sink has
+//! stored it. A record's ticket returns in its delivery report: `number` is the task's id, and `report` asks for a
+//! report of success, too.
 
 use crate::cluster::{self, Message, Producer, Ticket};
 use crate::engine::share::TaskId;
@@ -27,11 +29,11 @@ pub(super) fn changelog<P: Producer>(
     producer.send_all(id, changelog, entries)
 }
 
-/// Sends a redo's records. The offsets of its first changelog record and of the position record are reported under
-/// `number`, as in every transaction.
+/// Sends the records of a task's redo. The offsets of its first changelog record and of the position record are
+/// reported, as in every transaction.
 pub(super) fn redo<P: Producer>(
     producer: &mut P,
-    number: TaskId,
+    id: TaskId,
     changelog: &TopicPartition,
     redo: Redo<'_>,
 ) -> Result<(), cluster::Error> {
@@ -48,7 +50,7 @@ pub(super) fn redo<P: Producer>(
                 (Message { topic, partition, key, value, headers, timestamp }, false)
             }
         };
-        producer.send(Ticket { number, report }, &message)?;
+        producer.send(Ticket { number: id, report }, &message)?;
     }
     Ok(())
 }

@@ -1,8 +1,13 @@
 //! The part of a transaction that a sink commits, before Kafka does.
 //!
-//! A task's redo is everything that the transaction writes to Kafka for it. The sink stores the redo in the task's row,
-//! in the same transaction that carries out the effects; the redo is sent to Kafka only after that commit. So an owner
-//! that finds the row one transaction ahead of Kafka writes exactly what was decided.
+//! A task is the work of one input partition; its **share** is all that the transaction changes for it. The task's
+//! **redo** is everything that the transaction writes to Kafka for it. The sink stores the redo in the task's **row**,
+//! in the same transaction that carries out the **effects** of the task's records; the redo is sent to Kafka only after
+//! that commit. So an owner that finds the row one transaction ahead of Kafka writes exactly what was decided.
+//!
+//! A sink may have an **inbox**, a table of identities that several programs can share: it carries out no effects for a
+//! record whose identity is there already. `sabotage::is_on` is true in simulations only: it switches on a deliberate
+//! fault.
 
 use std::time::Duration;
 
@@ -22,7 +27,7 @@ use crate::sabotage::{self, Sabotage};
 
 /// A lane's access to its topology's sink.
 pub struct LaneSink {
-    /// Its session.
+    /// Its session with the sink.
     pub session: Box<dyn Session>,
     /// The sink's metrics.
     pub metrics: SinkMetrics,
@@ -35,7 +40,7 @@ pub struct LaneSink {
 }
 
 impl LaneSink {
-    /// Access to `sink`, opened `now` by the monotonic clock.
+    /// Access to `sink`; `now` is the time on the monotonic clock.
     pub fn of(context: &Context, sink: &dyn Sink, now: Duration) -> Self {
         let metrics = context.metrics.sink(&context.topology.name, sink.kind());
         Self {
@@ -85,6 +90,7 @@ pub(super) fn commit<C: Cluster>(
             effects,
         })
         .collect();
+    // The sink asks this for each task's redo before it commits.
     let mut redos = Redos { context, shares, in_inbox: 0 };
     let committed = lane_sink.session.commit(&steps, &mut redos);
     let in_inbox = redos.in_inbox;
@@ -114,7 +120,7 @@ fn row_claim<C: Cluster>(task: &Task<C>) -> &RowClaim {
     task.destination.claim().expect("a task at work has claimed its row")
 }
 
-/// The tasks of the failed commit, and the records that the sink refuses.
+/// The failed commit: its tasks, and the records that the sink refuses.
 fn to_undone(failed: CommitError, shares: &[Share], effects: &[Effects]) -> Undone {
     let tasks: Vec<TaskId> = shares.iter().map(|share| share.task).collect();
     let rejected = match &failed {
@@ -134,6 +140,7 @@ fn to_undone(failed: CommitError, shares: &[Share], effects: &[Effects]) -> Undo
 struct Redos<'a> {
     context: &'a Context,
     shares: &'a mut [Share],
+    /// How many records the inbox had already.
     in_inbox: u64,
 }
 
@@ -143,6 +150,7 @@ impl RedoBuilder for Redos<'_> {
         for (awaited, answer) in std::mem::take(&mut share.awaited).iter().zip(answers) {
             match answer {
                 Answer::Done(rows) => {
+                    // The result of the record's statements, for the topic for results.
                     let value = format!("[{}]", rows.join(","));
                     add_topic_record(share, awaited, (self.context.results(), awaited.partitions[0]), value.as_bytes());
                 }
@@ -155,6 +163,7 @@ impl RedoBuilder for Redos<'_> {
                 }
             }
         }
+        // `sealed` is the position record.
         let Share { overlay, redo, sealed, position, start_offset, .. } = share;
         for (key, value) in overlay.iter() {
             redo.push(RedoRecord::Changelog { key, value });
