@@ -1,5 +1,6 @@
-//! Lists requests and settles them for an operator. If a service's transaction has locked a row, its response is about
-//! to be stored: the row is checked again, and is not changed while it stays locked.
+//! Lists requests and settles them for an operator: gives a request that is in doubt an answer, or forgets a request.
+//! If a service's transaction has locked a request's row, the service's response is about to be stored: the row is
+//! checked again after a pause, and is not changed while it stays locked.
 
 use tokio_postgres::types::ToSql;
 
@@ -54,7 +55,9 @@ impl StoreConnection {
                 "answered" => Settled::Answered,
                 "forgotten" => Settled::Forgotten(RequestStatus::InDoubt),
                 "answer_forgotten" => Settled::Forgotten(RequestStatus::Answered),
+                // It has an answer already.
                 "already" => Settled::Already,
+                // Its lease lasts: a process may still be carrying it out.
                 "under_way" => Settled::UnderWay { lease_until_ms: row.try_get(1)? },
                 "unknown" => Settled::Unknown,
                 "locked" => continue,
@@ -75,5 +78,6 @@ fn read_request(row: &tokio_postgres::Row) -> Result<ListedRequest, Trouble> {
         (false, true) => RequestStatus::InDoubt,
         (false, false) => RequestStatus::UnderWay,
     };
+    // `until_ms`: until when the request is remembered.
     Ok(ListedRequest { id: Id(id), state, lease_until_ms: row.try_get(3)?, until_ms: row.try_get(4)? })
 }

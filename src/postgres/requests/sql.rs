@@ -1,11 +1,15 @@
 //! The SQL of requests: their table, and the functions that read and change it.
 //!
+//! A request is **reserved** before it is carried out: its holder has a **token** and a **lease**, until whose end
+//! nobody else carries it out. Later its **answer**, the service's response, is remembered. A request whose lease is
+//! over without an answer is **in doubt**.
+//!
 //! **No role needs a right to the table.** The functions run with the rights of their owner (`security definer`), with
 //! a search path of their own, and no role may execute them without a grant. A caller cannot reach a request that it
 //! does not know: a request is found by its id, a digest of key, caller, scope and more, and is changed with its token;
 //! reading its response also requires the digest of the request's content. Only the functions for people list requests.
 
-/// The maximum number of rows that one tidying removes.
+/// The maximum number of forgotten requests' rows that one call of `tidy_requests` removes.
 const TIDY_ROWS_MAX: u32 = 1_000;
 /// The number of attempts to reserve a request that others change at the same moment.
 const ATTEMPTS_MAX: u32 = 10;
@@ -24,7 +28,7 @@ pub(super) enum Caller {
 /// A function of the database.
 pub(super) struct Function {
     pub caller: Caller,
-    /// Its name, with its schema and the types of its parameters.
+    /// Its name, with its schema and the types of its parameters: `schema.name(types)`.
     pub name: String,
     /// Its body, as `pg_proc.prosrc` has it.
     pub body: String,
@@ -141,11 +145,14 @@ fn unlocked_row(schema: &str, condition: &str) -> String {
     format!("id = (select id from {schema}.request where id = $1 and {condition} for update skip locked)")
 }
 
-/// The condition that the holder of the token `$2` still has the reservation.
+/// The condition that the request is still reserved under the token `$2`, and has no answer yet.
 const HELD_CONDITION: &str = "token = $2 and until > clock_timestamp() and lease_until is not null";
 
-/// Parameters: request, token, fingerprint, lease, retention, whether a request in doubt is refused. An existing row is
-/// not inserted again: the insert would wait for the session that has locked it.
+/// Parameters: request, token, fingerprint (a digest of the request's content), lease, retention, whether a request in
+/// doubt is refused instead of taken over. In the table, `lease_until` is the end of the lease, null once there is an
+/// answer, and `until` is when the request is forgotten.
+///
+/// An existing row is not inserted again: the insert would wait for the session that has locked it.
 fn reserve(schema: &str) -> String {
     let now = "clock_timestamp()";
     let (lease, until) = (format!("{now} + make_interval(secs => $4)"), format!("{now} + make_interval(secs => $5)"));
@@ -204,7 +211,7 @@ end
     )
 }
 
-/// Parameters: request, token, lease.
+/// Parameters: request, token, lease. Returns whether the token's holder still has the request.
 fn extend(schema: &str) -> String {
     let end = "clock_timestamp() + make_interval(secs => $3)";
     let held = unlocked_row(schema, HELD_CONDITION);
@@ -219,7 +226,9 @@ end
     )
 }
 
-/// Parameters: request, token, response, whether its body is whole, retention.
+/// Parameters: request, token, response, whether its body is whole (`false` if it was cut off), retention. Returns
+/// `kept` if the response, or an earlier one whose body is whole, is stored; `fenced` if the token is not the request's
+/// any more; `locked` if the row is locked.
 fn complete(schema: &str) -> String {
     let held = unlocked_row(schema, "token = $2 and until > clock_timestamp() and not is_whole");
     format!(
@@ -239,7 +248,7 @@ end
     )
 }
 
-/// Parameters: request, token.
+/// Removes a reservation. Parameters: request, token. Returns whether it was removed.
 fn release(schema: &str) -> String {
     let held = unlocked_row(schema, HELD_CONDITION);
     format!(
@@ -252,6 +261,7 @@ end
     )
 }
 
+/// Removes rows of requests that are forgotten by now. Returns how many.
 fn tidy(schema: &str) -> String {
     format!(
         "
@@ -267,8 +277,9 @@ end
     )
 }
 
-/// A response without a content type has no such header; one without a body has an empty body. No part may be NULL: the
-/// concatenation, and so the response, would be NULL.
+/// Stores a service's response within the service's own transaction. `reservation` is the request's id and the token,
+/// as hexadecimal digits with a dot in between. A response without a content type has no such header; one without a
+/// body has an empty body. No part may be NULL: the concatenation, and so the response, would be NULL.
 fn answer(schema: &str) -> String {
     format!(
         "
@@ -310,7 +321,8 @@ end
     )
 }
 
-/// Parameters: request, token, response, or null to forget the request.
+/// Settles a request for an operator. Parameters: request, the operator's new token, response, or null to forget the
+/// request.
 fn settle(schema: &str) -> String {
     let remembered = "until > clock_timestamp()";
     let in_doubt =
