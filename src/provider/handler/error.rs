@@ -1,4 +1,4 @@
-//! Why a step or a function has failed.
+//! Why a step or a function has failed. A function is the user's code that works on a record; it does so in steps.
 
 use std::fmt;
 use std::time::Duration;
@@ -30,8 +30,11 @@ pub struct StepError {
 /// Whether a failed step has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
+    /// It has not, and never will.
     Rejected,
+    /// It has not; it is attempted again.
     Again,
+    /// It may have.
     Unknown,
 }
 

@@ -9,7 +9,7 @@ use super::record::{Record, Reply};
 use super::settings::Settings;
 use super::steps::Steps;
 
-/// A run of a function: returns the function's result together with its steps.
+/// A run of a function: returns the function's result, and gives its [`Steps`] back.
 type RunFuture = Pin<Box<dyn Future<Output = (Result<Reply, StepError>, Steps)>>>;
 
 /// A user's function, which does the work for a record.
@@ -17,7 +17,8 @@ type RunFuture = Pin<Box<dyn Future<Output = (Result<Reply, StepError>, Steps)>>
 pub struct Function(pub(super) Arc<dyn Fn(Record, Steps) -> RunFuture + Send + Sync>);
 
 impl Function {
-    /// Wraps `function`, which runs on its lane's thread and so must not block.
+    /// Wraps `function`. It must not block: all functions of a lane (a part of the worker with its own consumer) run on
+    /// one thread.
     pub fn new<F, R>(function: F) -> Self
     where
         F: AsyncFn(&Record, &mut Steps) -> Result<R, StepError> + Send + Sync + 'static,

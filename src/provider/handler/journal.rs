@@ -1,4 +1,11 @@
 //! Replaying a function's journal: the recorded steps in order, and the function's position among them.
+//!
+//! A function is the user's code that works on a record, in steps. If it is run again for the record, a step whose
+//! outcome is recorded returns that outcome; any other step is carried out. The journal also holds **marks**: the entry
+//! [`OwnedStepState::Begun`] of a step says that the step may have been carried out, although its outcome is not known.
+//! The entry under the name [`REJECTED`] says that the function itself has rejected the record.
+//!
+//! `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
 
 use std::sync::Arc;
 
@@ -11,16 +18,16 @@ use crate::sabotage::{self, Sabotage};
 pub(super) enum NextStep {
     /// The step was recorded, with this outcome.
     Recorded(OwnedStepState),
-    /// The step was not recorded: it acts now.
+    /// No outcome was recorded: the step is carried out now.
     Acts {
-        /// Whether its mark is already recorded.
+        /// Whether its mark is recorded: the step may have been carried out before.
         is_marked: bool,
     },
-    /// A different step was recorded.
+    /// The recorded step at this position has another name: the function does not repeat its steps.
     Differs,
 }
 
-/// The name of the mark for a record that its function has rejected.
+/// The name of the mark for a record that its function has rejected: no step can have this name.
 pub(super) const REJECTED: &str = "";
 
 /// A journal, and the position of a function in it.
@@ -56,19 +63,19 @@ impl Replay {
             self.position += 1;
             match &step.how {
                 OwnedStepState::Begun => is_marked = true,
-                how => return NextStep::Recorded(self.outcome_of(how)),
+                outcome => return NextStep::Recorded(self.outcome_of(outcome)),
             }
         }
         NextStep::Acts { is_marked }
     }
 
-    /// The outcome of a recorded step.
-    fn outcome_of(&self, how: &OwnedStepState) -> OwnedStepState {
-        let is_done = |how: &OwnedStepState| matches!(how, OwnedStepState::Done(_));
+    /// A recorded outcome, unchanged; with a sabotage, that of the first step that is done instead.
+    fn outcome_of(&self, outcome: &OwnedStepState) -> OwnedStepState {
+        let is_done = |outcome: &OwnedStepState| matches!(outcome, OwnedStepState::Done(_));
         let first = || self.recorded.iter().find(|step| is_done(&step.how));
-        match first().filter(|_| is_done(how) && sabotage::is_on(Sabotage::ResultOfOtherStep)) {
+        match first().filter(|_| is_done(outcome) && sabotage::is_on(Sabotage::ResultOfOtherStep)) {
             Some(first) => first.how.clone(),
-            None => how.clone(),
+            None => outcome.clone(),
         }
     }
 
@@ -82,7 +89,8 @@ impl Replay {
         self.journal.is_empty()
     }
 
-    /// Whether there is room for these steps, for one more, and for the compensations.
+    /// Whether there is room for these steps and, beyond them, for two results of the greatest length: the one that the
+    /// next step may have, and as much again for the compensations, which undo the steps if the record is rejected.
     pub fn has_room(&self, steps: &[OwnedStep]) -> bool {
         let mut journal = (*self.journal).clone();
         let fits = steps.iter().all(|step| journal.push(step.as_step()));
@@ -94,10 +102,10 @@ impl Replay {
         self.recorded.get(self.position).is_some_and(|step| step.name == REJECTED)
     }
 
-    /// Whether the last recorded step was refused, or the function has rejected the record.
+    /// Whether the last recorded step was rejected, or the function has rejected the record.
     pub fn ends_with_refusal(&self) -> bool {
-        let is_refused = |step: &OwnedStep| matches!(step.how, OwnedStepState::Rejected(_));
-        self.recorded.last().is_some_and(is_refused) || self.recorded.iter().any(|step| step.name == REJECTED)
+        let is_rejected = |step: &OwnedStep| matches!(step.how, OwnedStepState::Rejected(_));
+        self.recorded.last().is_some_and(is_rejected) || self.recorded.iter().any(|step| step.name == REJECTED)
     }
 
     /// Adds these steps. If there is no room for all of them, adds none and returns `false`.
@@ -110,7 +118,7 @@ impl Replay {
         fits
     }
 
-    /// Whether an empty journal has room for this step.
+    /// Whether this step, with its name and its result, is short enough for a journal.
     pub fn fits_empty_journal(step: Step<'_>) -> bool {
         JournalWriter::default().push(step)
     }
@@ -166,15 +174,15 @@ mod tests {
 
     #[test]
     fn recorded_outcomes_are_returned_in_order_before_new_steps_act() {
-        let refused = OwnedStepState::Rejected("no".to_owned());
+        let rejected = OwnedStepState::Rejected("no".to_owned());
         let mut replay = replay(&[
             ("a", OwnedStepState::Begun),
             ("a", done(b"1")),
-            ("b", refused.clone()),
+            ("b", rejected.clone()),
             ("c", OwnedStepState::Begun),
         ]);
         assert_eq!(replay.begin("a"), NextStep::Recorded(done(b"1")));
-        assert_eq!(replay.begin("b"), NextStep::Recorded(refused));
+        assert_eq!(replay.begin("b"), NextStep::Recorded(rejected));
         assert!(!replay.is_at_end());
         assert_eq!(replay.begin("c"), NextStep::Acts { is_marked: true });
         assert!(replay.is_at_end());

@@ -2,19 +2,21 @@
 //!
 //! - [`Handler`] is the [`Provider`], made of a [`Function`] and [`Settings`]. Each lane's handlers run on a thread of
 //!   their own, `calls-<n>`, with a small runtime: many can be in progress, but only one runs at a time.
-//! - A function does its work through [`Steps`]. It gets a [`Record`], and returns a [`Reply`] or a [`StepError`].
+//! - A function does its work on a record in steps, through [`Steps`]; each acts once, on some other system. The
+//!   function gets a [`Record`], and returns a [`Reply`] or a [`StepError`].
 //! - [`Attempt`] is one attempt: it runs the function, which gets recorded outcomes from the journal, and reports the
 //!   outcome. It needs no runtime of its own, so that the simulation can run it in simulated time.
 //!
-//! **A step's outcome is committed before the next step begins.** If the function succeeds right after its last step,
-//! that step's outcome is not committed separately: the settlement follows at once. After a crash in between, the step
-//! is done again, under its key. A function that is run again gets the committed outcomes, and acts from the first step
-//! without a committed outcome.
+//! **A step's outcome is committed before the next step begins.** The committed outcomes are the record's journal. If
+//! the function succeeds right after its last step, that step's outcome is not committed separately: the settlement
+//! (the record's final outcome) follows at once. After a crash in between, the step is done again, under its key. A
+//! function that is run again gets the committed outcomes, and acts from the first step without a committed outcome.
 //!
 //! **What is certain.** An attempt is [`Lost`](crate::effect::call::AttemptOutcome::Lost) if it may have acted in a
 //! step whose outcome is unknown. It is [`NotSent`](crate::effect::call::AttemptOutcome::NotSent) if it has ended
-//! between steps or in a transaction: its steps until then are committed. The key's window is checked when each step
-//! begins. Without keys, a mark is committed before each call begins.
+//! between steps or in a transaction: its steps until then are committed. The key's window (how long the provider
+//! honours a key) is checked when each step begins. Without keys, a mark is committed before each call begins: the call
+//! may have happened.
 //!
 //! **Failure.** A panic of the function ends its own attempt only. A function whose steps differ from its journal stops
 //! its task.

@@ -1,4 +1,5 @@
-//! The progress and the outcome of a function's run.
+//! The progress and the outcome of a function's run. A function is the user's code that works on a record; it does so
+//! in steps, and a step's outcome is committed before the next step begins.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,20 +12,29 @@ use super::record::Reply;
 
 /// The outcome of a function's run.
 pub(super) enum RunOutcome {
+    /// The work is done.
     Done(Reply),
+    /// The function rejects the record, for this reason. `is_certain`: only recorded steps have acted, and the
+    /// registered compensations, which undo steps, have run. If `false`, an earlier attempt may have acted beyond the
+    /// recorded steps, and no compensation has run.
     Rejected { reason: String, is_certain: bool },
+    /// A step was rejected, but an earlier attempt may have done it. Holds a message.
     InDoubt(String),
+    /// The record is rejected, but a compensation, which should have undone a step, was rejected too. Holds a message.
     HalfDone(String),
+    /// The attempt has failed; another one may follow.
     Failed(StepError),
+    /// A step could not begin: the provider may not honour its key long enough any more.
     TooLate,
+    /// Only a different program could continue, for this reason: the task stops before the record.
     Stops(String),
 }
 
 /// The progress of a run, for its watchers.
 pub(super) struct Progress {
     timeout: Duration,
-    /// Whether the run may have acted beyond its committed steps.
-    acting: Cell<bool>,
+    /// Whether the run may have acted in a step whose outcome is not committed.
+    may_have_acted: Cell<bool>,
     /// When the run is overdue; `None` while it waits for a commit.
     deadline: Cell<Option<Instant>>,
     restarted: Notify,
@@ -34,17 +44,18 @@ impl Progress {
     /// The progress of a run that begins now.
     pub fn new(timeout: Duration) -> Self {
         let deadline = Cell::new(Some(Instant::now() + timeout));
-        Self { timeout, acting: Cell::new(false), deadline, restarted: Notify::new() }
+        Self { timeout, may_have_acted: Cell::new(false), deadline, restarted: Notify::new() }
     }
 
-    /// Sets whether the run may act from now on; `false` if it has certainly not acted.
-    pub fn set_acting(&self, acting: bool) {
-        self.acting.set(acting);
+    /// Records whether the run may have acted in the current step: `true` before the step acts; `false` once the step
+    /// has certainly not acted.
+    pub fn set_acting(&self, may_have_acted: bool) {
+        self.may_have_acted.set(may_have_acted);
     }
 
-    /// Whether the run may have acted beyond its committed steps.
+    /// Whether the run may have acted in a step whose outcome is not committed.
     pub fn may_have_acted(&self) -> bool {
-        self.acting.get()
+        self.may_have_acted.get()
     }
 
     /// Suspends the timeout: the run waits for a commit, however long that takes.
@@ -54,7 +65,7 @@ impl Progress {
 
     /// Restarts the timeout: all steps of the run are committed.
     pub fn restart_timeout(&self) {
-        self.acting.set(false);
+        self.may_have_acted.set(false);
         self.deadline.set(Some(Instant::now() + self.timeout));
         self.restarted.notify_one();
     }

@@ -1,4 +1,5 @@
-//! An attempt: a run of a function with its journal, whose outcome is reported.
+//! An attempt: a run of a function with its journal, whose outcome is reported. A function is the user's code that
+//! works on a record, in steps; the journal holds the outcomes of the steps that earlier attempts have done.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
@@ -27,7 +28,8 @@ use crate::effect::provider::{Body, HandlerReport, Payload, Request};
 use crate::postgres::steps::Pool;
 use crate::provider::job::Job;
 
-/// The parts that the runs of a lane share.
+/// The parts that the runs of a lane share. A lane is a part of the worker that reads some of the input; its functions
+/// run on a thread of their own.
 pub(super) struct RunContext {
     pub handler: Handler,
     pub runs: Arc<Runs>,
@@ -53,7 +55,7 @@ pub enum Ended {
         /// Why the attempt has failed.
         message: Option<String>,
     },
-    /// The function cannot continue, for this reason, and only a different program would help.
+    /// The function cannot continue, for this reason, and only a different program would help: its task stops.
     Stops(String),
 }
 
@@ -97,7 +99,7 @@ impl Attempt {
         Some((Self { run: Box::pin(run), progress, reply_bytes_max }, commit_sender))
     }
 
-    /// Ends an attempt that has taken too long, at its current `await`.
+    /// Ends an attempt that has taken too long: its function does not continue beyond its current `await`.
     pub fn overdue(self, timeout: Duration) -> Ended {
         let error = StepError::unknown(format!("a step, with the work around it, has taken longer than {timeout:?}"));
         self.to_ended(RunOutcome::Failed(error))
@@ -107,6 +109,7 @@ impl Attempt {
         let status = |code| AttemptOutcome::Status(Status::of(code));
         let (outcome, body, message) = match run_outcome {
             RunOutcome::Done(reply) => (status(200), body(reply, self.reply_bytes_max), None),
+            // `is_certain`: only recorded steps have acted, and the compensations have run.
             RunOutcome::Rejected { reason, is_certain: true } => (AttemptOutcome::Refused, Body::None, Some(reason)),
             RunOutcome::Rejected { reason, is_certain: false } => (status(422), Body::None, Some(reason)),
             // Like a provider's replayed error: another attempt would not show what happened.
@@ -141,6 +144,7 @@ pub(super) async fn run_attempt(shared: RunContext, mut job: Job, _permit: Owned
     let Some((mut attempt, commit_sender)) = attempt else {
         return job.report_not_sent("the request is not for a handler".to_owned());
     };
+    // The lane abandons the run by dropping `alive`, with the entry that holds it.
     let (alive, abandoned) = oneshot::channel::<()>();
     // Inserted before the job is taken: once the lane cannot withdraw the attempt any more, it can abandon it.
     shared.runs.running().insert(request.number, RunningFunction { commits: commit_sender, _alive: alive });
@@ -151,7 +155,8 @@ pub(super) async fn run_attempt(shared: RunContext, mut job: Job, _permit: Owned
     job.mark_may_act();
     let progress = Rc::clone(&attempt.progress);
     let mut watched = poll_fn(|context| {
-        // The lane's own thread reads this: no timer of this thread fires while the function occupies it.
+        // The lane reads this on its own thread, to notice a function that blocks this thread: meanwhile no timer of
+        // this thread fires.
         *shared.runs.polled() = Some((request.number, Instant::now()));
         let polled = Pin::new(&mut attempt).poll(context);
         *shared.runs.polled() = None;
@@ -159,7 +164,7 @@ pub(super) async fn run_attempt(shared: RunContext, mut job: Job, _permit: Owned
     });
     let ended = tokio::select! {
         biased;
-        // Nobody waits for the run: it is dropped at its current `await`.
+        // Nobody waits for the run any more: it is dropped at its current `await`.
         _ = abandoned => return,
         ended = &mut watched => Some(ended),
         () = progress.wait_until_overdue() => None,
@@ -172,6 +177,7 @@ pub(super) async fn run_attempt(shared: RunContext, mut job: Job, _permit: Owned
         Ended::Stops(reason) => {
             let (number, attempt) = (request.number, request.attempt);
             let _ = shared.runs.reports.send(HandlerReport::Stops { number, attempt, reason });
+            // The end was reported above; the job itself reports nothing.
             job.silence();
         }
     }
@@ -183,7 +189,7 @@ fn panic_error(panic: &(dyn Any + Send)) -> StepError {
     StepError::unknown(format!("the handler panicked: {message}"))
 }
 
-/// The outcome of an attempt that has failed with this error.
+/// The outcome of an attempt that has failed with this error; a wait that the error asks for is passed on.
 fn outcome_of_failure(error: &StepError, may_have_acted: bool) -> AttemptOutcome {
     let Some(wait) = error.wait() else {
         return if may_have_acted { AttemptOutcome::Lost } else { AttemptOutcome::NotSent };
@@ -193,6 +199,8 @@ fn outcome_of_failure(error: &StepError, may_have_acted: bool) -> AttemptOutcome
     AttemptOutcome::Status(Status { retry_after, ..Status::of(if may_have_acted { 408 } else { 429 }) })
 }
 
+/// The reply as it is kept: as a whole or, if it is too long, as a digest. `bytes_max` is `None` if replies are not
+/// wanted.
 fn body(reply: Reply, bytes_max: Option<usize>) -> Body {
     match (reply.into_bytes(), bytes_max) {
         (None, _) | (_, None) => Body::None,

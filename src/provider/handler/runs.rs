@@ -1,4 +1,5 @@
-//! A lane's running functions, shared by the lane and the thread that runs them.
+//! A lane's running functions, shared by the lane and the thread that runs them. A lane is a part of the worker that
+//! reads some of the input; its functions, which are the user's code, run on a thread of their own.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,10 +12,12 @@ use crate::effect::provider::{CallNumber, HandlerReport};
 
 /// The functions of a lane that are running.
 pub(super) struct Runs {
+    /// By the number of the call for which they run.
     pub running: Mutex<HashMap<CallNumber, RunningFunction>>,
     /// The call whose function is being polled, and since when: the function occupies the thread until its next
     /// `await`.
     pub polled: Mutex<Option<(CallNumber, Instant)>>,
+    /// Sends the functions' reports to the lane.
     pub reports: Sender<HandlerReport>,
 }
 
@@ -22,6 +25,7 @@ pub(super) struct Runs {
 pub(super) struct RunningFunction {
     /// Reports each commit of its steps to the function: the time from which the next step may act.
     pub commits: mpsc::UnboundedSender<i64>,
+    /// Only dropped, never used: the receiver learns of the drop, and ends the function.
     pub _alive: oneshot::Sender<()>,
 }
 

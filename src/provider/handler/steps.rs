@@ -1,8 +1,12 @@
 //! The steps through which a function does its work, each of which is done once.
 //!
 //! - here: a step returns its recorded outcome, or acts once all earlier steps are committed
-//! - `halt`: the reasons why no further step begins, and how a failed step ends the attempt
+//! - `halt`: the reasons why no further step begins (a halt), and how a failed step ends the attempt
 //! - `undoing`: the compensations, which undo the work for a record that is rejected
+//!
+//! The outcomes of steps are recorded in the record's **journal**; until they are committed there, they are pending. If
+//! the other systems honour no keys, a step's **mark** is committed before the step acts: it may have happened.
+//! `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,15 +47,18 @@ const JOURNAL_FULL: &str =
 ///
 /// Once a step has failed, except by a rejection, no other step begins: `?` passes its error on, and the attempt ends.
 pub struct Steps {
+    /// The record, and the parts of its steps' keys.
     work: Arc<Work>,
+    /// The attempt.
     request: Request,
     replay: Replay,
-    /// The entries of the last step that are not committed yet.
+    /// The entries for the journal that are not committed yet: the last step's outcome, or a mark, or both.
     pending: Vec<OwnedStep>,
     /// The registered compensations, by name.
     compensations: Vec<(String, Compensation)>,
     /// Whether the record is rejected: the steps are compensations now.
     is_undoing: bool,
+    /// Why no further step begins, if so.
     halt: Option<Halt>,
     /// The step that has begun and not ended. It remains set if the step's future was dropped.
     current_step: Option<String>,
@@ -59,6 +66,7 @@ pub struct Steps {
     pool: Option<Rc<Pool>>,
     progress: Rc<Progress>,
     reports: Sender<HandlerReport>,
+    /// Receives, after each commit of reported entries, the time from which the next step may act.
     commits: mpsc::UnboundedReceiver<i64>,
 }
 
@@ -109,6 +117,7 @@ impl Steps {
         self.step(name, async move |steps, is_marked| steps.act(name, is_marked, act).await).await
     }
 
+    /// Carries out a step, after everything before it is committed. `is_marked`: the step's mark is recorded already.
     async fn act<T, F>(&mut self, name: &str, is_marked: bool, act: F) -> Result<T, StepError>
     where
         T: Serialize + DeserializeOwned,
@@ -240,7 +249,9 @@ impl Steps {
         self.work.step_key(if self.is_undoing { StepName::Compensation(name) } else { StepName::Action(name) })
     }
 
-    /// The outcome of the run, once the reported steps are committed.
+    /// The outcome of a run whose function has returned `result`. Runs the compensations if the function has rejected
+    /// the record. Commits the pending entries first, unless the function has succeeded: then its record is settled at
+    /// once.
     pub(super) async fn finish(mut self, result: Result<Reply, StepError>) -> RunOutcome {
         let halted = match (self.halted(), result) {
             (Some(halt), _) => halt,
@@ -266,7 +277,7 @@ impl Steps {
         }
     }
 
-    /// Lets a step act, or returns its outcome if that was recorded.
+    /// Lets a step act, or returns its outcome if that was recorded. `act` is told whether the step's mark is recorded.
     async fn step<T, F>(&mut self, name: &str, act: F) -> Result<T, StepError>
     where
         T: DeserializeOwned,
@@ -359,7 +370,7 @@ impl Steps {
             return Err(self.halt(Halt::Stops(JOURNAL_FULL.to_owned())));
         }
         let Request { number, attempt, .. } = self.request;
-        // Fails if the lane is gone.
+        // Fails if the lane is gone: then the run waits below until it is dropped.
         let _ = self.reports.send(HandlerReport::Steps { number, attempt, steps });
         self.progress.pause_timeout();
         let Some(first_attempt_at_ms) = self.commits.recv().await else { return std::future::pending().await };

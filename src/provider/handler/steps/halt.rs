@@ -7,14 +7,18 @@ use crate::effect::provider::{OwnedStep, OwnedStepState};
 use crate::format::REASON_BYTES_MAX;
 use crate::sabotage::{self, Sabotage};
 
-/// The reason why no further step begins.
+/// The reason why no further step begins. The texts are messages.
 #[derive(Clone)]
 pub(super) enum Halt {
+    /// A step has failed, or the function has returned an error; another attempt may follow.
     Failed(StepError),
+    /// A step was rejected, but an earlier attempt may have done it.
     InDoubt(String),
-    /// A compensation was refused.
+    /// The record is rejected, and a compensation, which should have undone a step, was rejected too.
     HalfDone(String),
+    /// The provider may not honour the step's key long enough any more.
     TooLate,
+    /// Only a different program could continue: the task stops before the record.
     Stops(String),
 }
 
@@ -22,6 +26,7 @@ impl Steps {
     /// Ends a failed step. Returns the error for the function.
     pub(super) fn fail_step(&mut self, name: &str, error: StepError) -> StepError {
         match error.kind() {
+            // `may_have_acted`: an earlier attempt may have acted in a step whose outcome is not recorded.
             Kind::Rejected if self.request.may_have_acted && !sabotage::is_on(Sabotage::StepRefusedAfterAll) => {
                 let message =
                     format!("the step `{name}` was refused, but an earlier attempt may have done it: {error}");
@@ -50,7 +55,7 @@ impl Steps {
         self.halt.clone()
     }
 
-    /// Prevents further steps. Returns the error for the function.
+    /// Prevents further steps, for this reason unless there is one already. Returns the error for the function.
     pub(super) fn halt(&mut self, halt: Halt) -> StepError {
         let error = halt.error();
         self.halt.get_or_insert(halt);
