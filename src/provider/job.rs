@@ -1,4 +1,5 @@
-//! A request on its way through a driver, and the lock that makes withdrawing it certain.
+//! A request on its way from a lane (a thread that processes records) to the driver's thread that sends it; and the
+//! lock by which exactly one of the two gets it: the driver's thread takes the request, or the lane withdraws it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +16,8 @@ use crate::effect::provider::{AttemptEnd, Body, CallNumber, Request};
 /// thread, which then sends it, or withdrawn by the lane; never both.
 #[derive(Default)]
 pub(in crate::provider) struct UnwrittenRequests {
-    /// Each call's current ticket: a withdrawn attempt may still be queued when the next attempt of its call arrives.
+    /// The ticket of each call's current request. Each request of a lane has a ticket of its own: a withdrawn request
+    /// may still be queued when the next attempt of its call arrives, and both have the same call number.
     tickets: Mutex<HashMap<CallNumber, u64>>,
     /// How many requests were taken and have not ended.
     taken: AtomicUsize,
@@ -61,7 +63,7 @@ enum Stage {
     Taken,
     /// Handed to a connection or to a handler at this time: it may have acted since.
     Sent(Instant),
-    /// Its outcome was reported, or it was withdrawn.
+    /// Its outcome was reported or silenced, or it was withdrawn.
     Ended,
 }
 
@@ -134,7 +136,7 @@ impl Job {
         self.report(AttemptOutcome::NotSent, Body::None, Some(message));
     }
 
-    /// Ends the attempt without a report: its lane learns of the end in another way.
+    /// Ends the attempt without a report, because its lane learns of the end in another way (`HandlerReport::Stops`).
     pub fn silence(mut self) {
         if self.take_from_lane() {
             self.stage = Stage::Ended;

@@ -1,5 +1,5 @@
-//! The channel between a lane and its thread: requests go in, outcomes come out. Nothing blocks except dropping it,
-//! which waits for the thread to end.
+//! The channels between a lane, which processes records, and the thread that makes its calls: requests go in, outcomes
+//! come out. Nothing blocks, except that dropping a [`Lane`] waits for the thread to end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,8 @@ pub(in crate::provider) type ThreadMain =
 /// How many threads the drivers have started: the number of the next thread, for its name.
 static THREADS: AtomicU64 = AtomicU64::new(0);
 
-/// One lane's calls. Neither channel holds more than the lane has under way, which its window bounds.
+/// One lane's calls. The channels need no bound: neither holds more than the calls that the lane has under way, and the
+/// engine bounds their number.
 pub(in crate::provider) struct Lane {
     thread_main: ThreadMain,
     unwritten: Arc<UnwrittenRequests>,
@@ -62,7 +63,8 @@ impl Calls for Lane {
             return Some(end);
         }
         if self.runner.as_ref().is_some_and(|runner| runner.thread.as_ref().is_none_or(JoinHandle::is_finished)) {
-            // The thread has panicked. The jobs left in its channel are reported when the channel is dropped.
+            // The thread has panicked, or its runtime could not be started. The jobs left in its channel are reported
+            // when the channel is dropped.
             self.runner = None;
         }
         self.end_receiver.try_recv().ok()
@@ -77,7 +79,7 @@ impl Calls for Lane {
     }
 }
 
-/// A lane's running thread.
+/// The running thread that makes a lane's calls.
 struct Runner {
     jobs: mpsc::UnboundedSender<Job>,
     stop: Option<oneshot::Sender<()>>,

@@ -2,8 +2,9 @@
 //!
 //! Their interface is [`crate::effect::provider`]; [`crate::effect::call`] decides what happens to a call.
 //!
-//! - `lane` passes requests to the thread that makes a lane's calls; `job` is a request on that thread, with the lock
-//!   that makes its withdrawal certain. `thread` starts requests in order, limited in number and in rate (`rate`).
+//! - A lane is a thread that processes records. `lane` passes its requests to another thread, which makes the calls;
+//!   `job` is a request on that thread, with the lock by which either the thread takes it or the lane withdraws it.
+//!   `thread` starts requests in order, limited in number and in rate (`rate`).
 
 pub mod handler;
 pub mod http;

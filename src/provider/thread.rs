@@ -1,4 +1,4 @@
-//! The thread that makes a lane's calls: one small runtime, on which requests are started in order.
+//! The thread that makes the calls for a lane's records: one small runtime, on which requests are started in order.
 
 use std::any::Any;
 use std::future::Future;
@@ -66,7 +66,8 @@ pub(in crate::provider) fn run<F: Future<Output = ()>>(
     }
 }
 
-/// Starts requests in order, each with a permit: at most `in_flight` at once, and at most at `rate`.
+/// Starts requests in order, each with a permit, which counts it as in flight until the permit is dropped: at most
+/// `in_flight` at once, and at most at `rate`, in requests per second.
 pub(in crate::provider) async fn start_in_order(
     mut jobs: mpsc::UnboundedReceiver<Job>,
     (in_flight, rate): (usize, Option<f64>),

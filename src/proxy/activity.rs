@@ -1,4 +1,8 @@
-//! The activity on a client's connection: when it has been silent for too long, and since when it has been idle.
+//! The activity on a client's connection: when the client has been silent for too long, and since when the connection
+//! has been idle.
+//!
+//! A request is at work from its head to the end of its response. Each connection has one of a bounded number of places
+//! (`places`), and an idle one is closed when another connection needs its place.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,14 +19,14 @@ pub struct Activity {
 struct State {
     /// How many requests are at work.
     at_work: usize,
-    /// Since when a request's head has been awaited or arriving.
+    /// Since when the first request's head has been awaited, or a later one's has been arriving; otherwise `None`.
     head_since: Option<Instant>,
     idle_since: Instant,
     is_http2: bool,
     /// Whether the connection is being closed to make room for another.
     is_closing: bool,
-    /// Whether the connection no longer speaks HTTP.
-    has_ended: bool,
+    /// Whether the connection no longer speaks HTTP: it has ended, or has become a web socket.
+    http_has_ended: bool,
 }
 
 impl Activity {
@@ -30,8 +34,14 @@ impl Activity {
     pub fn new() -> Self {
         let now = Instant::now();
         let head_since = Some(now);
-        let state =
-            State { at_work: 0, head_since, idle_since: now, is_http2: false, is_closing: false, has_ended: false };
+        let state = State {
+            at_work: 0,
+            head_since,
+            idle_since: now,
+            is_http2: false,
+            is_closing: false,
+            http_has_ended: false,
+        };
         Self { state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -44,7 +54,7 @@ impl Activity {
         self.state().is_http2 = true;
     }
 
-    /// A request is at work until the returned guard is dropped.
+    /// Notes that a request is at work until the returned guard is dropped.
     pub fn begin(self: &Arc<Self>, is_http2: bool) -> Busy {
         let mut state = self.state();
         state.at_work += 1;
@@ -54,7 +64,7 @@ impl Activity {
         Busy(Arc::clone(self))
     }
 
-    /// The client has sent something.
+    /// Notes that the client has sent something.
     pub fn note_received(&self) {
         let mut state = self.state();
         if state.at_work == 0 && state.head_since.is_none() {
@@ -67,14 +77,14 @@ impl Activity {
     /// closed or no longer speaks HTTP.
     pub fn idle_since(&self) -> Option<Instant> {
         let state = self.state();
-        let is_idle = state.at_work == 0 && !state.is_closing && !state.has_ended;
+        let is_idle = state.at_work == 0 && !state.is_closing && !state.http_has_ended;
         is_idle.then(|| state.head_since.map_or(state.idle_since, |head| head.max(state.idle_since)))
     }
 
     /// Closes the connection unless a request is at work by now; returns whether this call closes it.
     pub fn close_if_idle(&self) -> bool {
         let mut state = self.state();
-        if state.at_work > 0 || state.is_closing || state.has_ended {
+        if state.at_work > 0 || state.is_closing || state.http_has_ended {
             return false;
         }
         state.is_closing = true;
@@ -90,7 +100,7 @@ impl Activity {
 
     /// Notes that the connection no longer speaks HTTP.
     pub fn end_http(&self) {
-        self.state().has_ended = true;
+        self.state().http_has_ended = true;
     }
 
     /// The client's deadline for sending something; `None` while a request is at work.
@@ -100,9 +110,10 @@ impl Activity {
             return None;
         }
         if state.is_closing {
+            // In the past: the connection closes at once.
             return Some(state.idle_since);
         }
-        // An HTTP/2 client sends more than heads.
+        // Over HTTP/2 a client sends more than heads, so what it sends is not timed as a head.
         let head_since = state.head_since.filter(|_| !state.is_http2);
         Some(head_since.map_or(state.idle_since + idle_wait, |since| since + head_wait))
     }
@@ -139,13 +150,13 @@ mod tests {
     #[tokio::test]
     async fn idle_connection_closes_when_another_needs_its_place() {
         let activity = Arc::new(Activity::new());
-        let length = Duration::from_secs(60);
+        let long = Duration::from_secs(60);
         let busy = activity.begin(false);
         assert_eq!((activity.idle_since(), activity.close_if_idle()), (None, false), "a request is at work");
         drop(busy);
         assert!(activity.idle_since().is_some());
         assert!(activity.close_if_idle() && !activity.close_if_idle(), "it closes only once");
-        let closes = tokio::time::timeout(length / 2, activity.wait_until_silent(length, length)).await;
+        let closes = tokio::time::timeout(long / 2, activity.wait_until_silent(long, long)).await;
         assert_eq!((closes.is_ok(), activity.idle_since()), (true, None));
     }
 

@@ -1,4 +1,8 @@
 //! Finds the rule of each request, and counts requests.
+//!
+//! The layer is [`Idempotency`]: it carries out a request under a key once. A share is the part of a bound that a
+//! request takes. A place is the part that a connection takes of the bound on connections. Guards count something until
+//! they are dropped.
 
 use std::sync::Arc;
 
@@ -28,7 +32,8 @@ use crate::observe::{Metrics, OneConnection, RouteMetrics};
 pub struct App {
     heads: HeadRules,
     routes: Vec<ServedRoute>,
-    /// The layer that all routes' layers are cloned from: together they count requests at work, and tidy the store.
+    /// The layer that all routes' layers are cloned from: together they count requests at work, and remove expired
+    /// responses from the store.
     layer: Idempotency,
     bounds: Bounds,
     /// The shares of all requests in progress, under a key or not.
@@ -58,7 +63,7 @@ struct ServedRoute {
     metrics: RouteMetrics,
     forward: Forward,
     /// The header of keys, and the service that carries out requests under a key once; `None` if keys are ignored.
-    guard: Option<(HeaderName, Guard<Forward>)>,
+    keyed_service: Option<(HeaderName, Guard<Forward>)>,
 }
 
 /// A response that is being sent to the client.
@@ -78,7 +83,8 @@ impl App {
             reserved,
         };
         let layer = Idempotency::shared(Arc::clone(store)).store_wait(config.store_wait);
-        // Where the proxy sets the host, the service is the same whichever host clients name.
+        // A key belongs to one host, unless the proxy sets the host: then there is one service, whichever host clients
+        // name.
         let layer = layer.scope(config.service.clone()).by_host(!config.sets_host);
         let layer =
             layer.at_work_max(config.bounds.keyed_requests_max).bodies_bytes_max(config.bounds.bodies_bytes_max);
@@ -92,9 +98,9 @@ impl App {
                 metrics: metrics.clone(),
                 unread_bodies: Arc::clone(&unread_bodies),
             };
-            let guard = || (route.rule.header.clone(), apply_rule(layer.clone(), &route.rule).layer(forward.clone()));
-            let guard = (route.rule.key != KeyUse::Off).then(guard);
-            ServedRoute { path: route.path.clone(), methods: route.methods.clone(), metrics, forward, guard }
+            let keyed = || (route.rule.header.clone(), apply_rule(layer.clone(), &route.rule).layer(forward.clone()));
+            let keyed_service = (route.rule.key != KeyUse::Off).then(keyed);
+            ServedRoute { path: route.path.clone(), methods: route.methods.clone(), metrics, forward, keyed_service }
         });
         let routes = routes.collect();
         Self { heads, routes, layer, bounds: config.bounds, requests: Arc::default(), metrics: metrics.clone() }
@@ -111,7 +117,7 @@ impl App {
         ]
     }
 
-    /// Counts a client's connection.
+    /// Counts a client's connection until the returned guard is dropped.
     pub fn connected(&self) -> OneConnection {
         self.metrics.connection()
     }
@@ -138,12 +144,13 @@ impl App {
             let upgrade = self.heads.rewrite_request(&mut request, client);
             let progress = BodyProgress::default();
             let rate = route.buffers_body(&request).then_some(self.bounds.body_rate_min);
-            // Only for upgrades: any other request that outlives its client no longer has a connection.
+            // Only an upgraded connection holds its place by itself. Any other request may outlive its client, and must
+            // not hold the place of a connection that is gone.
             let guards = upgrade.is_some().then(|| (place, Arc::clone(share)));
             let context = RequestContext { upgrade, progress: progress.clone(), guards };
             request.extensions_mut().insert(context);
             let timed = |body| TimedBody::new(body, self.bounds.idle_wait).with_rate_min(rate).reporting_to(&progress);
-            // A request's body may end after the response.
+            // The request's body holds the share too: it may end after the response.
             let request = request.map(|body| HoldingBody::new(timed(body), Arc::clone(share)));
             route.answer(request).await
         } else {
@@ -182,7 +189,7 @@ impl ServedRoute {
     /// Whether a request's body is held in memory, because the request has a key that counts.
     fn buffers_body<B>(&self, request: &Request<B>) -> bool {
         let has_key = |(header, _): &(HeaderName, _)| request.headers().contains_key(header);
-        self.guard.as_ref().is_some_and(has_key) && !request.method().is_safe()
+        self.keyed_service.as_ref().is_some_and(has_key) && !request.method().is_safe()
     }
 
     /// The origin of the page for which a browser sends a request under a key. The service has already allowed that
@@ -192,8 +199,8 @@ impl ServedRoute {
     }
 
     async fn answer(&self, request: Request<HoldingBody<TimedBody<Incoming>, Arc<Share>>>) -> Response<Body> {
-        let result = match &self.guard {
-            Some((_, guard)) => guard.clone().call(request).await,
+        let result = match &self.keyed_service {
+            Some((_, service)) => service.clone().call(request).await,
             None => self.forward.clone().call(request.map(Body::stream)).await,
         };
         match result {

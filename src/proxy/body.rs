@@ -1,4 +1,4 @@
-//! Bodies that pass through the proxy: bounded in time, and counted until they end.
+//! Bodies that pass through the proxy: bounded in time, and counted by the values that they hold until they end.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,8 @@ use tokio::time::{Instant, Sleep};
 
 use crate::http::{BodyError, GivenUp};
 
-/// A body with a time limit for each piece, and with a minimum rate if one is set.
+/// A body with a time limit for each piece, and with a minimum rate if one is set. A late body ends with the error
+/// [`GivenUp`].
 pub struct TimedBody<B> {
     body: B,
     /// The time limit for each piece.
@@ -21,8 +22,8 @@ pub struct TimedBody<B> {
     progress: Option<BodyProgress>,
 }
 
-/// Measures a body's average rate, which must not fall below a minimum. Beyond the time that its bytes may take at that
-/// rate, the whole body may take as long as one piece.
+/// Measures a body's average rate, which must not fall below a minimum. The body may take as long as its bytes so far
+/// take at the minimum rate, plus once the time limit for a piece.
 struct RateMeter {
     /// The minimum, in bytes a second.
     min: u64,
@@ -36,7 +37,7 @@ pub fn time_at_rate(bytes: u64, rate_min: u64) -> Duration {
     Duration::from_millis(bytes.saturating_mul(1_000) / rate_min.max(1))
 }
 
-/// The progress of reading a request's body.
+/// The progress of reading a request's body: the last read; `None` before the first one.
 #[derive(Clone, Default)]
 pub struct BodyProgress(Arc<Mutex<Option<LastRead>>>);
 
@@ -90,8 +91,9 @@ impl BodyProgress {
         self.get().is_some_and(|last_read| last_read.is_broken)
     }
 
-    /// Waits until the service has had `timeout` since this call, or since the request's body was last read. While the
-    /// body is still arriving, it has `silence_max` more, since the client may be silent for that long.
+    /// Waits until the service is late. It has `timeout` from the last read of the request's body, or from this call if
+    /// nothing of a body was read. While the body is still arriving, it has `silence_max` more, because the client may
+    /// be silent for that long.
     pub async fn wait_until_late(self, timeout: Duration, silence_max: Duration, has_body: bool) {
         let began = Instant::now();
         loop {

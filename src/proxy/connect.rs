@@ -26,10 +26,10 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_WAIT: Duration = Duration::from_secs(20);
 /// The most concurrent requests on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
-/// The window of one response over HTTP/2.
+/// The flow-control window of one response over HTTP/2: how many of its bytes may be in transit.
 const STREAM_WINDOW: u32 = 256 << 10;
-/// The window of all responses on a connection: the sum of their windows, so that unread responses do not hold up
-/// others.
+/// The flow-control window of all responses on a connection: the sum of their windows, so that unread responses do not
+/// hold up others.
 const CONNECTION_WINDOW: u32 = STREAMS_MAX * STREAM_WINDOW;
 
 /// A new connection.
@@ -50,6 +50,7 @@ pub async fn connect(origin: &Origin, needs_http1: bool) -> Result<NewConnection
     connected.unwrap_or_else(|_| Err(format!("no connection to {}:{} within {wait:?}", origin.host, origin.port)))
 }
 
+/// Connects without a time limit.
 async fn connect_now(origin: &Origin, needs_http1: bool) -> Result<NewConnection, String> {
     let stream = dial(&origin.host, origin.port, origin.connect_wait).await?;
     match &origin.tls {

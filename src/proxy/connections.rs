@@ -1,8 +1,9 @@
 //! Clients' connections: a bounded number of them, each closed when it is silent for too long.
 //!
-//! **Invariant.** At most [`Bounds::connections_max`] connections are open, not counting those that are being closed:
-//! [`places`] chooses the connection that makes room for a new one. There are time limits for the head of a request,
-//! for a connection without a request, and for a client that reads nothing (with HTTP/2: nothing of a response).
+//! **Invariant.** At most [`Bounds::connections_max`] connections are open, not counting those that are being closed.
+//! Each has a place, and [`places`] chooses the connection that gives up its place for a new one. There are time limits
+//! for the head of a request, for a connection without a request, and for a client that reads nothing (with HTTP/2:
+//! nothing of a response).
 //!
 //! **Failure**: an error on a connection ends that connection and affects no other.
 //!
@@ -63,7 +64,7 @@ pub struct ClientListener {
     pub listener: TcpListener,
     /// Answers requests.
     pub app: Arc<App>,
-    /// TLS with clients.
+    /// TLS with clients; `None` without TLS.
     pub tls: Option<Arc<Renewed<ServerConfig>>>,
     /// The bounds on clients.
     pub bounds: Bounds,
@@ -107,7 +108,7 @@ impl ClientListener {
     }
 }
 
-/// Accepts a connection and takes a place for it; `None` if it gets no place.
+/// Accepts a connection and takes a place for it; `None` if it gets no place, and is closed.
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Places>,
@@ -211,6 +212,7 @@ async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
 
 fn builder(bounds: Bounds) -> auto::Builder<Streams> {
     let mut builder = auto::Builder::new(Streams { silence_max: bounds.idle_wait, rate_min: bounds.body_rate_min });
+    // `Activity` has the time limit for heads.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(bounds.head_bytes_max);
     builder
         .http2()
@@ -236,7 +238,7 @@ struct WatchedStream<T> {
     stream: T,
     activity: Arc<Activity>,
     write_wait: Duration,
-    /// The end of `write_wait`, while something waits to be written.
+    /// Ready at the end of `write_wait`; `None` unless something waits to be written.
     blocked: Option<Pin<Box<Sleep>>>,
 }
 

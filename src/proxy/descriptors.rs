@@ -8,19 +8,20 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::settings::Bounds;
 
-/// Descriptors for the store, the log, metrics and connections that are being closed.
+/// Descriptors for the store, the log, metrics and connections that are being closed. Clients get the others, and at
+/// least a quarter of all.
 const OTHERS: usize = 512;
 
 /// These bounds, reduced to fit into the limit of open files, which is raised as far as possible.
 pub fn fitted(bounds: Bounds) -> Bounds {
     let Some(allowed) = allowed() else { return bounds };
     let fitted = fit(bounds, allowed);
-    let names = [
+    let changes = [
         ("connections_max", bounds.connections_max, fitted.connections_max),
         ("requests_max", bounds.requests_max, fitted.requests_max),
         ("at_work_max", bounds.keyed_requests_max, fitted.keyed_requests_max),
     ];
-    for (bound, wanted, left) in names.into_iter().filter(|(_, wanted, left)| left < wanted) {
+    for (bound, wanted, left) in changes.into_iter().filter(|(_, wanted, left)| left < wanted) {
         tracing::warn!(
             bound,
             wanted,

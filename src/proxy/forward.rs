@@ -1,4 +1,7 @@
-//! Passes requests on to the service, and its responses back; below the layer.
+//! Passes requests on to the service, and its responses back.
+//!
+//! The layer ([`crate::http`]) stands in front of this. A guarded request is one that the layer has reserved under its
+//! key, after reading its whole body; it has [`Held`] among its extensions.
 //!
 //! The service's response is passed on as it arrives. If the service does not respond, the proxy itself answers, and
 //! says whether the request may have been carried out.
@@ -75,6 +78,7 @@ impl Service<Request<Body>> for Forward {
 
 impl Forward {
     async fn forward_request(self, mut request: Request<Body>) -> Response<Body> {
+        // The reservation of a guarded request.
         let held = request.extensions_mut().remove::<Held>();
         let is_guarded = held.is_some();
         let context = request.extensions_mut().remove::<RequestContext>();
@@ -118,6 +122,7 @@ impl Forward {
         }
         head::rewrite_response(response.headers_mut());
         let is_timed = is_guarded && !is_stream(response.headers());
+        // The slot is the request's part of a connection to the service, and is free again when the body has ended.
         let (timeout, slot) = (self.timeout, service_response.slot);
         service_response.response.map(|body| match is_timed {
             true => Body::stream(HoldingBody::new(TimedBody::new(body, timeout), slot)),
@@ -146,7 +151,7 @@ fn switch_protocols(
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     upgrade.into_iter().for_each(|protocol| drop(response.headers_mut().insert(UPGRADE, protocol)));
     tokio::spawn(async move {
-        // The connections to the client and to the service count while they are open.
+        // Both connections count against the bounds on clients while they are open.
         let _guards = guards;
         let (client, service) = match tokio::try_join!(client, service) {
             Ok(upgraded) => upgraded,

@@ -56,7 +56,7 @@ pub struct HeadRules {
     pub trusts_forwarded: bool,
     /// The `Host` that the service gets, if not the client's.
     pub host: Option<HeaderValue>,
-    /// Headers that only the layer may set.
+    /// Headers that only the layer ([`crate::http`]) may set: they tell the service a request's reservation.
     pub reserved: Vec<HeaderName>,
 }
 

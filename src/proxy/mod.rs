@@ -10,7 +10,7 @@
 //! - `store`: opens the store of requests, of any kind
 //! - `operator_socket`: serves `ratchet requests` while this process has the store's folder open
 //! - `connections`, `activity`, `app`, `head`, `body`, `responses`: the clients' side
-//! - `places`, `descriptors`, `usage`: the bounds on clients
+//! - `places`, `descriptors`, `usage`: the bounds on clients; each open connection has a place
 //! - `forward`, `upstream`, `connect`, `problem`: the service's side
 //!
 //! **Invariant.** Requests without a key, and requests that need no key, are passed on as they arrive: bodies are not
@@ -18,7 +18,7 @@
 //! the first connection has not begun to write it.
 //!
 //! **Stop.** The proxy accepts no more connections, waits at most [`Config::stop_wait`] for requests at work, then
-//! closes the store. Requests under a key that were cut off are in doubt.
+//! closes the store. Requests under a key that were cut off are in doubt: nobody knows whether they were carried out.
 
 use std::future::Future;
 use std::io;
@@ -146,6 +146,7 @@ where
     let (places, usage_task) = open_places(&config.bounds, config.trusts_forwarded, &app, &metrics);
     let listener = ClientListener { listener, app: Arc::clone(&app), tls, bounds: config.bounds, places };
     let mut accept_task = tokio::spawn(listener.serve(stop_receiver));
+    // Ready when the stop is to be cut short.
     let cut_off = tokio::select! {
         cut_off = stop => cut_off,
         // Nothing has stopped it yet, so this is a bug.
@@ -188,7 +189,7 @@ fn open_places(
     app: &App,
     metrics: &Metrics,
 ) -> (Arc<Places>, JoinHandle<()>) {
-    // Behind the operator's own proxies, all connections come from a few addresses.
+    // Behind the operator's own proxies, all connections come from a few addresses, which therefore have no shares.
     let places = Places::new(bounds.connections_max, bounds.has_shares && !is_behind_proxies);
     let connections = Bound::new("connections_max", bounds.connections_max, places.shares(), metrics);
     let all_bounds = std::iter::once(connections).chain(app.bounds()).collect();

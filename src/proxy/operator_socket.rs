@@ -1,5 +1,6 @@
-//! Lets an operator list and settle requests of an embedded store while a proxy has the store open: through a socket in
-//! the store's folder, which only the proxy's user can enter.
+//! Lets an operator list and settle requests of an embedded store, which is a folder, while a proxy has the store open:
+//! through a socket in the folder, which only the proxy's user can enter. To settle a request in doubt is to record its
+//! answer, or to forget it.
 //!
 //! A client sends a query as one line of JSON and gets one line back. Queries are answered one after the other, each
 //! within [`QUERY_WAIT`].
@@ -25,7 +26,7 @@ use crate::http::request::{Answer, Error, Id, Reply, Token};
 const SOCKET: &str = "by-hand.sock";
 /// How long a query may take, from its connection to its reply.
 const QUERY_WAIT: Duration = Duration::from_secs(30);
-/// The longest query: a decision with the largest response, in hexadecimal digits.
+/// The longest query: a decision with the largest answer, in hexadecimal digits.
 const QUERY_BYTES_MAX: u64 = 4 << 20;
 /// The longest reply: the longest list.
 const REPLY_BYTES_MAX: u64 = 64 << 20;
@@ -36,20 +37,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Query {
-    List {
-        begins: String,
-        answered: bool,
-        max: usize,
-    },
-    /// Ids, tokens and responses are in hexadecimal digits; without a response the request is forgotten.
-    Settle {
-        id: String,
-        token: String,
-        answer: Option<String>,
-    },
+    /// As [`ListFilter`], where `begins` is `id_prefix`.
+    List { begins: String, answered: bool, max: usize },
+    /// Id, token and answer are in hexadecimal digits. Without an answer the request is forgotten. The token is a new
+    /// one, under which the decision is written.
+    Settle { id: String, token: String, answer: Option<String> },
 }
 
-/// The reply to a query.
+/// The reply to a query: its result, or the store's [`Error`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum QueryReply {
@@ -60,15 +55,17 @@ enum QueryReply {
     Refused(String),
 }
 
+/// A [`ListedRequest`], with its id in hexadecimal digits.
 #[derive(Debug, Serialize, Deserialize)]
 struct EncodedRequest {
     id: String,
     state: RequestStatus,
     lease_until_ms: Option<i64>,
+    /// Until when the request is remembered.
     until_ms: i64,
 }
 
-/// Answers questions for as long as it is polled.
+/// Answers queries until it is dropped; returns only if the socket cannot be opened.
 pub async fn serve(dir: PathBuf, store: Arc<dyn Settle>) {
     let path = dir.join(SOCKET);
     let listener = match listen(&path) {

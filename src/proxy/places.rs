@@ -1,10 +1,11 @@
-//! Places for clients' connections: their number is bounded, and a client gets at most as many as are left for all
-//! others.
+//! Places for clients' connections. Their number is bounded, and each client has a share of them: it may take another
+//! place only if it then holds at most as many places as are still free. (For its first place, one free place is
+//! enough.) If places have no shares, a client may take all of them.
 //!
 //! If all places are taken when a new connection arrives, the connection that has been idle longest is closed. If there
 //! are free places, but the client already has its share, the connection that has been idle longest among the client's
 //! own is closed; if all of these are at work, the new connection is refused. If connections at work take all places, a
-//! new connection waits until one of them becomes idle or ends.
+//! new connection waits until one of them becomes idle or ends. A connection is at work while it has a request.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -27,23 +28,25 @@ pub struct Places {
     max: usize,
     /// Whether each client's address has its own share of the places.
     has_shares: bool,
+    /// Counts the places that are taken, in total and by each client.
     shares: Arc<Shares>,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     /// Notifies a connection that waits for a place.
     freed: Notify,
 }
 
+/// The open connections, by a number that each gets in turn.
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     last_number: u64,
     all: HashMap<u64, TakenPlace>,
 }
 
-/// A place that is taken.
+/// The place of an open connection.
 struct TakenPlace {
     peer: Option<Peer>,
     activity: Arc<Activity>,
-    /// `None` once the place is free for another connection.
+    /// `None` once the place is free for another connection, while this one is being closed.
     share: Option<Share>,
 }
 
@@ -53,6 +56,7 @@ pub struct Place {
     places: Arc<Places>,
     /// The activity on the connection.
     pub activity: Arc<Activity>,
+    /// Counts the connection in the metrics.
     _counted: OneConnection,
 }
 
@@ -68,16 +72,16 @@ impl Places {
         &self.shares
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection from this address, after a wait if necessary; `None` if the client's whole share is at
-    /// work.
+    /// A place for a connection from this address, after a wait if necessary; `None` if the client has its share, and
+    /// all of its connections are at work.
     pub async fn take(self: &Arc<Self>, address: IpAddr, counted: OneConnection) -> Option<Place> {
         let peer = self.has_shares.then(|| Peer::new(address));
         let limit = Limit { total: self.max, guaranteed: 1 };
-        let mut was_refused = false;
+        let mut is_refusal_counted = false;
         loop {
             // Enabled before the places are looked at, so that a place freed in between is not missed.
             let mut freed = pin!(self.freed.notified());
@@ -86,9 +90,9 @@ impl Places {
                 Ok(share) => return Some(self.add(peer, share, counted)),
                 Err(full) => full,
             };
-            if !was_refused {
+            if !is_refusal_counted {
                 self.shares.refuse();
-                was_refused = true;
+                is_refusal_counted = true;
             }
             let is_closed = match full {
                 Full::Share => self.close_longest_idle(|taken| taken.peer == peer),

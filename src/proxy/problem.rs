@@ -1,4 +1,7 @@
 //! The proxy's own responses: problems, as `application/problem+json` (RFC 9457).
+//!
+//! A marker among a response's extensions says whether the service may have run, for the layer ([`crate::http`]), or is
+//! the request's [`Outcome`], for metrics. [`Own`] marks a response that is not the service's.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_TYPE, HOST,
@@ -79,7 +82,7 @@ pub fn body_unread() -> Response<Body> {
 pub fn check_head<B>(request: &Request<B>) -> Option<Response<Body>> {
     let headers = request.headers();
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let (first, is_one) = (codings.next(), codings.next().is_none());
+    let (first, is_only) = (codings.next(), codings.next().is_none());
     if request.method() == Method::CONNECT {
         return Some(problem(
             StatusCode::NOT_IMPLEMENTED,
@@ -97,7 +100,7 @@ pub fn check_head<B>(request: &Request<B>) -> Option<Response<Body>> {
         ));
     }
     // The proxy decodes chunks and removes this header, so the service would not learn of other codings.
-    if first.is_some_and(|coding| !is_one || !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
+    if first.is_some_and(|coding| !is_only || !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
         return Some(problem(
             StatusCode::NOT_IMPLEMENTED,
             "urn:ratchet:proxy:transfer-coding",
@@ -116,7 +119,7 @@ pub fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(VARY, HeaderValue::from_static("Origin"));
 }
 
-/// This response, with a marker for the layer.
+/// This response, with a marker among its extensions.
 fn with_marker<T: Clone + Send + Sync + 'static>(marker: T, mut response: Response<Body>) -> Response<Body> {
     response.extensions_mut().insert(marker);
     response

@@ -6,8 +6,8 @@
 //! since other streams of the connection may belong to other clients behind a gateway.
 //!
 //! The HTTP/2 library keeps a piece until it is sent, even after the response's body was dropped. It therefore gets
-//! copies of small pieces ([`PIECE_BYTES`]), instead of parts of the service's large buffers, and each copy keeps its
-//! request counted as in progress until it is sent.
+//! copies of small pieces ([`PIECE_BYTES`]), instead of parts of the service's large buffers. Each copy holds its
+//! request's share, which counts the request as in progress, until the copy is sent.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -51,8 +51,8 @@ struct State {
 }
 
 impl Pace {
-    /// A pace with `silence_max` as the time limit for each piece, and a minimum average rate in bytes a second. Beyond
-    /// the time that its bytes may take at that rate, the whole response may take another `silence_max`.
+    /// A pace with `silence_max` as the time limit for each piece, and a minimum average rate in bytes a second: the
+    /// client may take as long for all pieces so far as their bytes take at that rate, plus once `silence_max`.
     pub fn new(silence_max: Duration, rate_min: usize) -> Arc<Self> {
         Arc::new(Self { silence_max, rate_min: rate_min as u64, state: Mutex::default() })
     }
@@ -182,8 +182,8 @@ impl<T> Drop for PacedBody<T> {
     }
 }
 
-/// A timer for a client that must read a response in time. It has to be polled after the response, because only its own
-/// deadline wakes it.
+/// A timer for a client that must read a response in time. It has to be polled each time after the response was polled:
+/// that may change the deadline, and the timer wakes its task only at the deadline that it has seen last.
 #[derive(Default)]
 pub struct LateTimer(Option<Pin<Box<Sleep>>>);
 

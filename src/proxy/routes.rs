@@ -72,7 +72,7 @@ impl Pattern {
         }
     }
 
-    /// Whether the pattern is known to match every path that `other` matches: the two are the same; or this one ends in
+    /// Whether the pattern certainly matches every path that `other` matches: the two are the same; or this one ends in
     /// `*` and matches the shortest path that `other` matches, and `other` has no `*` before its last segment.
     pub fn covers(&self, other: &Self) -> bool {
         self == other

@@ -1,5 +1,8 @@
-//! Makes an attempt: gets a connection, checks for the last time whether the request may be sent, sends it, and reads
-//! the response.
+//! Makes an attempt of a call: gets a connection, checks for the last time whether the request may be sent, sends it,
+//! and reads the response.
+//!
+//! A lane is the thread for whose records the calls are made. It may withdraw a request until the request is taken from
+//! it ([`Job::take_from_lane`]). The key's window is the time for which the provider honours the request's key.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,7 +25,7 @@ use crate::effect::provider::{self, Body, Payload};
 use crate::provider::job::Job;
 use crate::words::error_text;
 
-/// How many connections in a row may give a request back.
+/// How many connections in a row may give a request back, because they end before they begin to write it.
 const GIVEN_BACK_MAX: usize = 3;
 /// How long a connection may take to be ready again after its response was read. A server that has not even read the
 /// whole request by then is not worth a longer wait.
@@ -44,14 +47,16 @@ enum SendOutcome {
     Lost(String),
 }
 
-/// Makes an attempt. The permit is released once the connection can be used again or is closed.
+/// Makes an attempt. The permit counts it as in flight, and is released once the connection can be used again or is
+/// closed.
 pub(super) async fn run_attempt(pool: Rc<Pool>, mut job: Job, _permit: OwnedSemaphorePermit) {
     let shared = &pool.shared;
-    let mut failure = String::new();
+    let mut last_failure = String::new();
     for _ in 0..GIVEN_BACK_MAX {
         let (mut connection, outgoing) = match prepare(&pool, &job).await {
             Ok((connection, outgoing)) => {
                 // From here on nothing awaits until the connection has the request.
+                // If the lane has withdrawn the request, nobody waits for a report.
                 if !job.take_from_lane() {
                     return;
                 }
@@ -75,11 +80,11 @@ pub(super) async fn run_attempt(pool: Rc<Pool>, mut job: Job, _permit: OwnedSema
             SendOutcome::GivenBack(why) => {
                 job.mark_given_back();
                 connection.retire();
-                failure = why;
+                last_failure = why;
             }
         }
     }
-    job.report_not_sent(failure);
+    job.report_not_sent(last_failure);
 }
 
 /// Gets a connection, and puts the request into the form of its version of HTTP.
@@ -96,7 +101,7 @@ async fn prepare(pool: &Pool, job: &Job) -> Result<(PooledConnection, Outgoing),
     Ok((connection, outgoing))
 }
 
-/// Whether the key's window forbids writing a request now.
+/// Whether the key's window forbids writing a request now. A request without a key is never too late.
 fn is_too_late(shared: &Shared, request: &provider::Request) -> bool {
     let window = shared.key_window.as_ref().filter(|_| request.payload.key().is_some());
     window.is_some_and(|window| !window.allows(request.first_attempt_at_ms, (shared.clock)()))
@@ -117,6 +122,7 @@ async fn send(
                         SendOutcome::Answered(Box::new(head), Stream::Http1(body))
                     }
                     Err(mut error) => {
+                        // The error has the request if the connection has written none of it.
                         let is_given_back = error.take_message().is_some();
                         let why = error_text(&error.into_error());
                         if is_given_back { SendOutcome::GivenBack(why) } else { SendOutcome::Lost(why) }
@@ -184,6 +190,7 @@ async fn receive(
     let is_reusable = read.is_whole && !head.status.is_informational();
     job.report(AttemptOutcome::Status(read.status), read.body, read.message);
     if !connection.is_http1() {
+        // An HTTP/2 connection stays in the pool while it is used.
         return;
     }
     let Some(Sender::Http1(http1)) = connection.sender().filter(|_| is_reusable) else { return };

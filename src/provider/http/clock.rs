@@ -1,4 +1,4 @@
-//! The wall clock by which a key's window is measured.
+//! The wall clock by which a key's window is measured: the time for which a provider honours an idempotency key.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -39,6 +39,7 @@ type BoxedStream = Box<dyn ByteStream>;
 /// An HTTP/1.1 connection, for one request at a time. Dropping it closes its socket.
 pub(super) struct Http1 {
     pub sender: http1::SendRequest<Full<Bytes>>,
+    /// Whether the connection has a request whose unsent bytes must be discarded when the socket is closed.
     pub unfinished: Unfinished,
     task: AbortHandle,
 }
@@ -52,6 +53,7 @@ impl Drop for Http1 {
 /// An HTTP/2 connection. Dropping it closes its socket.
 pub(super) struct Http2 {
     sender: SendRequest<Bytes>,
+    /// As in [`Http1`].
     pub unfinished: Unfinished,
     is_closed: Rc<Cell<bool>>,
     task: AbortHandle,
@@ -121,21 +123,23 @@ pub(super) async fn connect(shared: &Shared, origin: &Origin) -> Result<Connecti
 
 async fn connect_without_timeout(shared: &Shared, origin: &Origin) -> Result<Connection, String> {
     let unfinished = Unfinished::default();
-    let dial = async |host: &str, port| -> Result<BoxedStream, String> {
+    let open_socket = async |host: &str, port| -> Result<BoxedStream, String> {
         let socket: BoxedStream = Box::new(Socket::new(dial(host, port, shared.connect_wait()).await?, &unfinished));
         Ok(socket)
     };
-    let route = origin.uri().and_then(|uri| shared.proxies.intercept(&uri));
-    let stream = match &route {
-        None => dial(&origin.host, origin.port).await?,
+    // `None` if the origin is reached without a proxy.
+    let proxy = origin.uri().and_then(|uri| shared.proxies.intercept(&uri));
+    let stream = match &proxy {
+        None => open_socket(&origin.host, origin.port).await?,
         Some(proxy) => {
-            connect_to_proxy(shared, proxy, dial).await.map_err(|error| format!("through a proxy: {error}"))?
+            connect_to_proxy(shared, proxy, open_socket).await.map_err(|error| format!("through a proxy: {error}"))?
         }
     };
     if !origin.is_tls {
+        // Without TLS, a proxy forwards each request: no tunnel is needed.
         return connect_http1(stream, unfinished).await;
     }
-    let stream = match &route {
+    let stream = match &proxy {
         None => stream,
         Some(proxy) => open_tunnel(stream, origin, proxy.basic_auth()).await?,
     };
@@ -152,7 +156,7 @@ pub async fn dial(host: &str, port: u16, wait: Duration) -> Result<TcpStream, St
     let addresses =
         lookup_host((host, port)).await.map_err(|error| format!("no address of {host}: {}", error_text(&error)))?;
     let addresses: Vec<SocketAddr> = addresses.collect();
-    // An address that does not respond leaves time for the others.
+    // Each address gets a part of the time, so that one that does not respond leaves time for the others.
     let wait_each = wait / u32::try_from(addresses.len().clamp(1, 4)).unwrap_or(1);
     let mut failure = format!("no address of {host}");
     for address in addresses {
@@ -172,14 +176,14 @@ pub async fn dial(host: &str, port: u16, wait: Duration) -> Result<TcpStream, St
 async fn connect_to_proxy(
     shared: &Shared,
     proxy: &Intercept,
-    dial: impl AsyncFn(&str, u16) -> Result<BoxedStream, String>,
+    open_socket: impl AsyncFn(&str, u16) -> Result<BoxedStream, String>,
 ) -> Result<BoxedStream, String> {
     let uri = proxy.uri();
     let (host, port) = (uri.host().unwrap_or_default().trim_matches(['[', ']']), uri.port_u16());
     match uri.scheme_str() {
-        Some("http") => dial(host, port.unwrap_or(80)).await,
+        Some("http") => open_socket(host, port.unwrap_or(80)).await,
         Some("https") => {
-            let stream = dial(host, port.unwrap_or(443)).await?;
+            let stream = open_socket(host, port.unwrap_or(443)).await?;
             Ok(Box::new(tls::handshake(shared, stream, host, false).await?.0))
         }
         _ => Err("only http:// and https:// are supported".to_owned()),
@@ -245,7 +249,7 @@ async fn connect_http2(stream: BoxedStream, unfinished: Unfinished, origin: &Ori
         closed.set(true);
     });
     let http2 = Http2 { sender, unfinished, is_closed, task: task.abort_handle() };
-    // The other side announces how many requests it allows at once before it responds to a ping.
+    // Waits for the response to a ping: before it, the other side announces how many requests it allows at once.
     if let Some(mut ping) = ping {
         ping.ping(h2::Ping::opaque()).await.map_err(failed)?;
     }

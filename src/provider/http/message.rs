@@ -1,4 +1,6 @@
 //! The request to be sent: address, headers and body, in the forms of HTTP/1.1 and HTTP/2.
+//!
+//! It is made of a [`RenderedRequest`], which the topology has made of a record, and which may have an idempotency key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,7 +50,7 @@ impl fmt::Display for Origin {
 pub(super) struct Message {
     pub origin: Origin,
     method: Method,
-    /// Without a user and password.
+    /// Without a user and password, and without the default port.
     authority: Authority,
     path: PathAndQuery,
     headers: HeaderMap,
@@ -121,6 +123,8 @@ impl AsRef<[u8]> for SharedBody {
 
 const UNREADABLE: &str = "the address of the request cannot be read";
 
+/// The parts of an address: its origin, its authority without user, password and default port, its path with the query,
+/// and the user and password as the value of `Authorization`.
 type Address = (Origin, Authority, PathAndQuery, Option<HeaderValue>);
 
 fn read_address(url: &str) -> Result<Address, String> {
@@ -182,8 +186,8 @@ fn read_headers(shared: &Shared, rendered: &RenderedRequest) -> Result<HeaderMap
         let value = HeaderValue::from_bytes(value).map_err(|_| {
             format!("the value of the header {header} contains a line break or another control character")
         })?;
-        // The key replaces the topology's own value of its header.
-        if key.as_ref().is_none_or(|(own, _)| **own != header) {
+        // The key replaces the value that the topology itself sets for the key's header.
+        if key.as_ref().is_none_or(|(key_header, _)| **key_header != header) {
             headers.append(header, value);
         }
     }

@@ -1,8 +1,8 @@
 //! The driver for providers that speak HTTP.
 //!
-//! - [`Http`] is the [`Provider`], made of [`Settings`] (`settings`). Each lane has a thread of its own, `calls-<n>`,
-//!   with a small runtime, which makes the queued calls while the lane commits.
-//! - `attempt` makes one attempt: `message` is the request, `response` reads the response.
+//! - [`Http`] is the [`Provider`], made of [`Settings`] (`settings`). Each lane, a thread that processes records, has
+//!   another thread, `calls-<n>`, with a small runtime, which makes the queued calls while the lane commits.
+//! - `attempt` makes one attempt of a call: `message` is the request, `response` reads the response.
 //! - `pool` keeps connections and hands them out in order; `connect` makes them: names, TCP (`socket`), proxies, TLS
 //!   (`tls`).
 //!
@@ -12,10 +12,10 @@
 //! [`Lost`](crate::effect::call::AttemptOutcome::Lost), including a pooled connection that dies while a request is
 //! written. No request that was written is sent again here.
 //!
-//! Nothing awaits between the last check of the key's window and the hand-over to a connection. HTTP/2 could hold a
-//! request back within a connection, until the other side allows another stream; so the driver counts the streams
-//! itself, and opens another connection instead. An attempt that has timed out is not written any further: its stream
-//! or its connection is reset, and the operating system discards what it has not sent.
+//! Nothing awaits between the last check of the key's window, in which the provider honours the key, and the hand-over
+//! to a connection. HTTP/2 could hold a request back within a connection, until the other side allows another stream;
+//! so the driver counts the streams itself, and opens another connection instead. An attempt that has timed out is not
+//! written any further: its stream or its connection is reset, and the operating system discards what it has not sent.
 //!
 //! **Responses.** A status counts as soon as it arrives, whatever happens to the body: a 2xx whose body was cut off is
 //! done, without a body. A body is read for as long as the attempt may take. It is kept if it has at most
@@ -107,7 +107,7 @@ impl Provider for Http {
     }
 }
 
-/// Makes the calls of a lane, on its thread.
+/// Makes the calls of a lane, on the thread for these calls. A job is a request on that thread.
 async fn make_calls(shared: Arc<Shared>, jobs: mpsc::UnboundedReceiver<Job>, tasks: Tasks) {
     let bounds = (shared.in_flight, shared.rate);
     let pool = Rc::new(Pool::new(shared, tasks.clone()));

@@ -1,12 +1,14 @@
-//! A lane's connections, handed out in the order in which they were requested.
+//! The connections for one lane's calls, handed out in the order in which they were requested. (A lane is a thread that
+//! processes records.)
 //!
 //! Requests wait in a queue, and connections are made for the waiting requests: for HTTP/1.1 one connection for each
 //! request, for HTTP/2 one for as many requests as the other side allows at once. A connection that becomes free goes
 //! to the first request in the queue, even if it was made for another one. Until the version of HTTP that an origin
 //! speaks is known, only one connection is made.
 //!
-//! **Bounds.** Only requests with a permit wait, so there are at most `in_flight` connections in use, and as many being
-//! made; at most `in_flight` idle ones are kept for each origin, for [`IDLE_MAX`].
+//! **Bounds.** A request waits here only once it has one of the `in_flight` permits, so there are at most `in_flight`
+//! connections in use, and as many being made; at most `in_flight` idle ones are kept for each origin, for
+//! [`IDLE_MAX`].
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -23,7 +25,7 @@ use super::settings::Shared;
 use crate::provider::thread::Tasks;
 
 /// How long an idle connection is kept. Servers close idle connections after 5 s or more; a request that is sent as the
-/// server closes its connection is lost, and without a key it is in doubt.
+/// server closes its connection is lost, and without a key nobody knows whether it was carried out.
 const IDLE_MAX: Duration = Duration::from_secs(4);
 
 /// The connections of a lane.
@@ -52,7 +54,8 @@ struct Queue {
     http2: Timed<Rc<SharedHttp2>>,
     /// How many connections are being made.
     connecting: usize,
-    /// Whether the last connection spoke HTTP/1.1.
+    /// Whether the last connection spoke HTTP/1.1. Before the first connection: whether the origin has no TLS, and
+    /// therefore no HTTP/2.
     is_http1: bool,
 }
 
@@ -66,7 +69,9 @@ struct SharedHttp2 {
 /// it can be used again.
 pub(super) struct PooledConnection {
     origin_pool: Rc<OriginPool>,
+    /// `None` only while this is dropped.
     connection: Option<UsableConnection>,
+    /// Whether it was given a request, and was not marked as reusable since.
     is_used: bool,
 }
 

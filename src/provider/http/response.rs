@@ -1,4 +1,7 @@
 //! Reads a response: its status, the headers that matter, and as much of the body as is wanted.
+//!
+//! A response 400 or 422 whose body names the key ([`names_key`]: the key's header, or the word "idempotency") is about
+//! the idempotency key, not about the request.
 
 use bytes::Bytes;
 use h2::RecvStream;
@@ -15,7 +18,7 @@ use crate::effect::call::{RetryAfter, Status, is_replay_marker, names_key};
 use crate::effect::provider::Body;
 use crate::words::error_text;
 
-/// How many bytes of a body are searched for signs that it is about the key.
+/// How many bytes of a body are searched for the key's name.
 const SEARCHED_MAX: usize = 16 << 10;
 /// How many bytes of an unwanted body are read, so that the connection can be used again.
 const DRAINED_MAX: usize = 64 << 10;
@@ -88,6 +91,7 @@ struct BodyReader {
     body_bytes_max: Option<usize>,
     /// The most bytes of `beginning`.
     beginning_bytes_max: usize,
+    /// The first bytes of the body.
     beginning: Vec<u8>,
     /// The hasher of all bytes, once there are more than `body_bytes_max`.
     hasher: Option<Sha256>,
@@ -130,7 +134,7 @@ impl BodyReader {
         self.bytes = bytes;
     }
 
-    /// The part of the body that is searched for signs that it is about the key.
+    /// The part of the body that is searched for the key's name.
     fn searched(&self) -> &[u8] {
         &self.beginning[..self.beginning.len().min(SEARCHED_MAX)]
     }

@@ -1,4 +1,7 @@
-//! The settings of a topology's calls over HTTP, checked once and shared by all lanes.
+//! The settings of a topology's calls over HTTP, checked once and shared by all lanes, which are the threads that
+//! process records.
+//!
+//! A key here is an idempotency key, by which the provider recognises a request that is sent again.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -19,7 +19,8 @@ pub struct CommandLineSettings<'a> {
     pub http: &'a str,
     /// The header that identifies a caller, or `none`, if given.
     pub caller: Option<&'a str>,
-    /// The kind of store, its folder and its address.
+    /// The kind of store, its folder, and its address if given. Only an embedded store uses the folder, and only the
+    /// others use the address.
     pub store: (&'a str, &'a str, Option<&'a str>),
 }
 

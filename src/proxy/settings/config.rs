@@ -63,7 +63,7 @@ pub struct Bounds {
     /// The most bytes of the bodies of requests with a key, together with the bodies of their responses until these are
     /// sent.
     pub bodies_bytes_max: usize,
-    /// Whether each address has a share of these bounds.
+    /// Whether each client's address has a share of the bounds above: the most that one client can hold of a bound.
     pub has_shares: bool,
     /// The minimum rate, in bytes a second, at which the body of a request with a key must arrive, and at which a
     /// client must read a response.
@@ -98,7 +98,7 @@ pub enum KeyUse {
     Off,
 }
 
-/// A rule for requests.
+/// A rule for requests. A request under a key is reserved in the store before it is carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Whether requests have keys.
@@ -107,7 +107,7 @@ pub struct Rule {
     pub header: HeaderName,
     /// The header that tells callers apart; `None` if all clients are one caller.
     pub caller: Option<HeaderName>,
-    /// Whether a request with a key must have that header.
+    /// Whether a request with a key must have the header that `caller` names.
     pub caller_required: bool,
     /// How long responses are remembered.
     pub retention: Duration,
@@ -117,13 +117,13 @@ pub struct Rule {
     pub lease: Duration,
     /// How long a request stays reserved after the proxy has stopped waiting for the service.
     pub grace: Duration,
-    /// What is done with a request that may have been carried out.
+    /// What is done with a request in doubt: nobody knows whether it was carried out.
     pub on_in_doubt: OnInDoubt,
     /// The statuses of responses that release the reservation: with these, the service says that it has done nothing.
     pub releasing_statuses: Vec<StatusCode>,
     /// What is done while the store is down.
     pub on_store_down: OnStoreDown,
-    /// The headers that are compared when a request with a known key arrives.
+    /// The headers that are compared, besides method, path, query and body, when a request with a known key arrives.
     pub fingerprint_headers: Vec<HeaderName>,
     /// The fields of JSON bodies that are not compared.
     pub fingerprint_except: Vec<String>,

@@ -1,5 +1,8 @@
 //! Every key that a proxy's file may hold: its type, its default and its meaning. The reader, the schema and the tables
 //! of docs/http-idempotency.md are built from these.
+//!
+//! A rule says how requests with keys are handled. Its settings may be at the top of the file, or in one of the routes,
+//! which are for some requests only.
 
 use super::store::STORE;
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};

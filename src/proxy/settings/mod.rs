@@ -41,7 +41,8 @@ pub fn load_text(name: &str, text: &str, environment: &dyn Environment) -> Resul
 }
 
 fn load_file(file: Arc<File>, environment: &dyn Environment, mut report: Report) -> Result<Config, Diagnostics> {
-    // Passwords are masked, so that a mistake beside one can be shown.
+    // The text itself is parsed, but messages show the text with masked passwords, so that a mistake beside a password
+    // can be shown.
     let shown = Arc::new(secrets::masked(&file));
     let mut reader = Reader { file: shown, environment, report: &mut report };
     let config = reader.parse_text(file.text()).and_then(|tree| {

@@ -21,10 +21,13 @@ use crate::tls::{self, ALPN_HTTP_1_1, ALPN_HTTP_2, Renewed};
 use crate::yaml::read::clipped;
 use crate::yaml::{Field, Fields, Node, Placed, Reader, Shape, Text};
 
+/// The least and the most that `head_bytes_max` may be.
 const HEAD_BYTES: (u64, u64) = (8 << 10, 1 << 20);
 /// The largest bound on connections and on requests.
 const COUNT_MAX: usize = 1_000_000;
+/// The most that `bodies_bytes_max` may be.
 const BODIES_BYTES: u64 = 64 << 30;
+/// The most that `body_rate_min` may be.
 const BODY_RATE: u64 = 1 << 20;
 const SCOPE_BYTES_MAX: usize = 100;
 
@@ -37,6 +40,7 @@ pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
     let store = top.require("store", reader).and_then(|field| store::read(field, reader));
     let scope = top.get("scope").and_then(|field| reader.parsed(field, parse_scope));
     let tls = top.get("tls").map(|field| client_tls(field, reader));
+    // `None` after a mistake, `Some(None)` if it is off.
     let http = match top.get("http") {
         None => "127.0.0.1:9464".parse().ok().map(Some),
         Some(field) => {
@@ -53,9 +57,9 @@ pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
     let sets_host = choice(&top, "host", &[("keep", false), ("upstream", true)], reader);
     let trusts_forwarded = top.get("trust_forwarded").and_then(|field| reader.boolean(field));
     let (log_format, log_level) = log(&top, reader);
-    let kind = store.as_ref().map(StoreConfig::kind);
-    let base = rule(&top, &defaults(), kind, reader);
-    let routes = routes(&top, (&base, kind), reader);
+    let store_kind = store.as_ref().map(StoreConfig::kind);
+    let base = rule(&top, &defaults(), store_kind, reader);
+    let routes = routes(&top, (&base, store_kind), reader);
     if let (Some(field), Some(listen)) = (top.get("http"), &listen)
         && http == Some(Some(listen.value))
         && listen.value.port() != 0
@@ -68,6 +72,7 @@ pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
         upstream: origin?,
         store: store?,
         service: scope.map(|scope| scope.value).unwrap_or_default(),
+        // Without `tls` it is off; with a mistake in it, there are no settings.
         tls: tls.map_or(Some(None), |tls| tls.map(Some))?,
         metrics_listen: http?,
         sets_host: sets_host.unwrap_or(false),
@@ -159,11 +164,11 @@ fn log(top: &Fields<'_>, reader: &mut Reader<'_>) -> (logs::Format, String) {
     (format.unwrap_or_default(), level.unwrap_or_else(|| "info".to_owned()))
 }
 
-/// The routes, followed by the one for all other requests.
-fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut Reader<'_>) -> Vec<Route> {
+/// The routes, followed by the one for all other requests, whose rule is `base`. Each route inherits from `base`.
+fn routes(top: &Fields<'_>, (base, store_kind): (&Rule, Option<&str>), reader: &mut Reader<'_>) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::new();
     let no_items = Vec::new();
-    let items = match top.get("routes") {
+    let (items, list_field) = match top.get("routes") {
         Some(field) => match &field.node.value {
             crate::yaml::Value::List(items) => (items, Some(field)),
             _ => {
@@ -173,10 +178,10 @@ fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut R
         },
         None => (&no_items, None),
     };
-    // Whether any rule with keys relies on `caller` from the top.
+    // Whether any rule for requests with keys has its `caller` from the top.
     let mut uses_default_caller = base.key != KeyUse::Off;
-    for item in items.0 {
-        let Some(field) = items.1.map(|field| field.item(item).described("a mapping")) else { continue };
+    for item in items {
+        let Some(field) = list_field.map(|field| field.item(item).described("a mapping")) else { continue };
         let Some(fields) = reader.fields(&field, &keys::ROUTE) else { continue };
         let place = fields.get("path").map_or(field.place(), Field::place);
         let path = fields.require("path", reader).and_then(|field| {
@@ -185,7 +190,7 @@ fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut R
         });
         let methods = fields.get("methods").and_then(|field| reader.list(field)).unwrap_or_default();
         let methods = methods.iter().filter_map(|field| method(field, reader)).collect();
-        let rule = rule(&fields, base, store, reader);
+        let rule = rule(&fields, base, store_kind, reader);
         warn_of_unused_statuses(&fields, uses_statuses(&rule), reader);
         uses_default_caller |= rule.key != KeyUse::Off && fields.get("caller").is_none();
         let Some(path) = path else { continue };
@@ -206,11 +211,11 @@ fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut R
     routes
 }
 
-/// Whether `released` has an effect. A list of failure statuses has no effect if every failed request is carried out
-/// again anyway.
+/// Whether `released` has an effect. A list of failures alone (408, or 500 or more) has none if every request that has
+/// failed is carried out again anyway.
 fn uses_statuses(rule: &Rule) -> bool {
-    let has_others = rule.releasing_statuses.iter().any(|status| !is_failure(*status));
-    rule.key != KeyUse::Off && (rule.on_in_doubt == OnInDoubt::Refuse || has_others)
+    let has_non_failures = rule.releasing_statuses.iter().any(|status| !is_failure(*status));
+    rule.key != KeyUse::Off && (rule.on_in_doubt == OnInDoubt::Refuse || has_non_failures)
 }
 
 /// Warns of a `released` that no rule uses.
@@ -240,21 +245,21 @@ fn warn_of_missing_caller(top: &Fields<'_>, reader: &mut Reader<'_>) {
 
 /// Whether every request of a route falls under an earlier route.
 fn hides(earlier: &Route, route: &Route) -> bool {
-    let methods = earlier.methods.is_empty()
+    let covers_methods = earlier.methods.is_empty()
         || !route.methods.is_empty() && route.methods.iter().all(|method| earlier.methods.contains(method));
-    methods && earlier.path.iter().zip(&route.path).all(|(earlier, path)| earlier.covers(path))
+    covers_methods && earlier.path.iter().zip(&route.path).all(|(earlier, path)| earlier.covers(path))
 }
 
 /// A method, in upper case as it is sent.
 fn method(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Method> {
-    let read = |text: &str| {
-        let is_letter = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
-        Method::from_bytes(text.as_bytes()).ok().filter(|_| text.bytes().all(is_letter))
+    let parse = |text: &str| {
+        let is_allowed = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
+        Method::from_bytes(text.as_bytes()).ok().filter(|_| text.bytes().all(is_allowed))
     };
     let text = reader.text(field)?;
     let upper = text.value.reveal().to_ascii_uppercase();
-    if text.value.is_secret() || upper == text.value.reveal() || read(&upper).is_none() {
-        return reader.convert(&field.name, &text, field.shape, read).map(|method| method.value);
+    if text.value.is_secret() || upper == text.value.reveal() || parse(&upper).is_none() {
+        return reader.convert(&field.name, &text, field.shape, parse).map(|method| method.value);
     }
     let message = format!("`{}`: methods are written in upper-case letters", field.name);
     reader.mistake(text.place, message, format!("`{}` is not", text.value.reveal()), format!("write `{upper}`"));

@@ -1,4 +1,5 @@
-//! Reads a rule, at the top or in a route. A route inherits omitted keys from the top, and the top from the defaults.
+//! Reads a rule, which says how requests with keys are handled, at the top of the file or in a route. A route inherits
+//! omitted keys from the top, and the top from the defaults.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::http::proxying::{BODY_BYTES_MAX, GRACE, LEASE, RETENTION, may_be_rele
 use crate::http::request::OnInDoubt;
 use crate::yaml::{Field, Fields, Place, Placed, Reader, Value, units};
 
-/// The shortest lease: it is extended three times before it ends.
+/// The shortest lease. A lease is extended whenever a third of it has passed.
 const LEASE_MS_MIN: i64 = 1_000;
 /// The value of `caller` for which all clients are one caller.
 const NO_CALLER_HEADER: &str = "none";
@@ -44,8 +45,8 @@ pub fn defaults() -> Rule {
     }
 }
 
-/// Reads a rule; omitted keys are those of `base`. `store` is the kind of store, if it could be read.
-pub fn rule(fields: &Fields<'_>, base: &Rule, store: Option<&str>, reader: &mut Reader<'_>) -> Rule {
+/// Reads a rule; omitted keys are those of `base`. `store_kind` is `None` if the store could not be read.
+pub fn rule(fields: &Fields<'_>, base: &Rule, store_kind: Option<&str>, reader: &mut Reader<'_>) -> Rule {
     let key_choices = [("required", KeyUse::Required), ("optional", KeyUse::Optional), ("off", KeyUse::Off)];
     let doubt_choices = [("run", OnInDoubt::Run), ("refuse", OnInDoubt::Refuse)];
     let down_choices = [("refuse", OnStoreDown::Refuse), ("pass", OnStoreDown::Pass)];
@@ -80,6 +81,7 @@ pub fn rule(fields: &Fields<'_>, base: &Rule, store: Option<&str>, reader: &mut 
     };
     if let Some(mapping) = fields.get("fingerprint").and_then(|field| reader.fields(field, &keys::FINGERPRINT)) {
         rule.fingerprint_headers = names(&mapping, "headers", reader).unwrap_or_default();
+        // A field is written like a path in a topology, without `value.`.
         rule.fingerprint_except = items(&mapping, "except", reader, |text| {
             Path::parse(&format!("value.{text}")).ok().map(|_| text.to_owned())
         })
@@ -90,11 +92,11 @@ pub fn rule(fields: &Fields<'_>, base: &Rule, store: Option<&str>, reader: &mut 
         rule.remember = names(&mapping, "headers", reader);
     }
     check_combinations(fields, &rule, reader);
-    warn_of_store(fields, &rule, store, reader);
+    warn_of_store(fields, &rule, store_kind, reader);
     rule
 }
 
-/// The header that identifies callers, if any, and whether it is required.
+/// The header that identifies callers, if any, and whether it is required. `None` after a mistake.
 fn caller(field: &Field<'_>, base: &Rule, reader: &mut Reader<'_>) -> Option<(Option<HeaderName>, bool)> {
     if let Value::Mapping(_) = &field.node.value {
         let fields = reader.fields(field, &keys::CALLER_MAPPING)?;
@@ -118,7 +120,8 @@ fn caller(field: &Field<'_>, base: &Rule, reader: &mut Reader<'_>) -> Option<(Op
     Some((name, required))
 }
 
-/// Warns of a header that is not secret: any client that sends another's value and key gets that client's responses.
+/// Warns of a header that is not secret: whoever sends another client's value of it, with that client's key, gets that
+/// client's response.
 fn warn_of_named_callers(name: &HeaderName, place: Place, reader: &mut Reader<'_>) {
     if *name == http::header::AUTHORIZATION {
         return;
@@ -131,8 +134,9 @@ fn warn_of_named_callers(name: &HeaderName, place: Place, reader: &mut Reader<'_
     reader.report.warning((&reader.file, place), message, "not `Authorization`", help);
 }
 
-/// Warns of requests that are unprotected while the store is down, and of a key that needs another kind of store.
-fn warn_of_store(fields: &Fields<'_>, rule: &Rule, store: Option<&str>, reader: &mut Reader<'_>) {
+/// Warns of requests that are unprotected while the store is down, and of a `reservation_header` with a store that does
+/// not support it.
+fn warn_of_store(fields: &Fields<'_>, rule: &Rule, store_kind: Option<&str>, reader: &mut Reader<'_>) {
     let place_of = |key: &str| fields.get(key).map(Field::place);
     if rule.on_store_down == OnStoreDown::Pass
         && let Some(place) = place_of("on_store_down")
@@ -142,7 +146,7 @@ fn warn_of_store(fields: &Fields<'_>, rule: &Rule, store: Option<&str>, reader: 
         let help = "unless this is intended, write `on_store_down: refuse`, which answers 503 instead";
         reader.report.warning((&reader.file, place), message.to_owned(), "unprotected", help);
     }
-    if let Some(kind) = store.filter(|kind| *kind != "postgres")
+    if let Some(kind) = store_kind.filter(|kind| *kind != "postgres")
         && let Some(place) = place_of("reservation_header")
     {
         let message = format!("`reservation_header` needs a store in PostgreSQL, but this one is `{kind}`");
@@ -170,8 +174,9 @@ fn check_combinations(fields: &Fields<'_>, rule: &Rule, reader: &mut Reader<'_>)
     }
 }
 
-/// A status by which a service may say that it has done nothing, or with `4xx` all client errors but 408. A timeout
-/// (408) has to be named: a service may have acted before it.
+/// The statuses of one item of `released`, by which the service says that it has done nothing: one status, or with
+/// `4xx` all client errors but 408. A timeout (408) has to be named: a service may have acted before it. `None` if the
+/// item is invalid.
 fn statuses(text: &str) -> Option<Vec<StatusCode>> {
     if text == "4xx" {
         let all = (400..500).filter_map(|status| StatusCode::from_u16(status).ok());

@@ -1,5 +1,9 @@
 //! Compensations, which undo a function's work: they are registered as the work is done, and run in reverse order once
 //! the record is rejected, each as a step of its own.
+//!
+//! Each attempt runs the function again. `replay` is the function's position in its journal: the steps that earlier
+//! attempts have recorded. A [`Halt`] says why no further step begins. A [`Sabotage`] is a deliberate fault, which only
+//! simulations switch on.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -49,7 +53,7 @@ impl Steps {
     }
 
     fn register(&mut self, name: &str, compensation: Compensation) {
-        // Checked now, rather than once the record is rejected and half of its work is undone.
+        // The name is checked now, rather than once the record is rejected and half of its work is undone.
         let is_taken = self.compensations.iter().any(|(other, _)| other == name);
         if let Some(message) = name_mistake(name, is_taken, "compensations") {
             self.halt(Halt::Stops(message));
@@ -58,22 +62,26 @@ impl Steps {
     }
 
     /// Runs all compensations, after the function has rejected the record. Returns the reason, and whether it is
-    /// certain that only the remembered steps have acted.
+    /// certain that only the recorded steps have acted. `false`: an earlier attempt may have acted beyond them, and no
+    /// compensation was run.
     pub(super) async fn compensate_all(&mut self, reason: String) -> Result<(String, bool), Halt> {
         let reason = reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned();
         if self.replay.is_at_rejection() {
+            // An earlier attempt has rejected the record here: its compensations continue.
             self.replay.begin(REJECTED);
         } else if !self.replay.is_at_end() {
+            // An earlier attempt has recorded another step here, instead of a rejection.
             return Err(Halt::Stops(self.replay.difference_message()));
         } else {
-            // If the function ends at a recorded refusal, earlier attempts ended there too: no attempt has acted since.
+            // If the last recorded step was refused, each attempt since has ended at that refusal, and has not acted.
             let was_refused = self.replay.ends_with_refusal();
             self.commit().await.map_err(|error| self.halted().unwrap_or(Halt::Failed(error)))?;
             if self.request.may_have_acted && !was_refused {
                 return Ok((reason, false));
             }
-            let is_remembered = !self.replay.is_empty() || !self.compensations.is_empty();
-            if is_remembered && !sabotage::is_on(Sabotage::RefusalNotMarked) {
+            // The rejection is recorded as an entry of its own, unless there is nothing to undo and nothing recorded.
+            let is_recorded = !self.replay.is_empty() || !self.compensations.is_empty();
+            if is_recorded && !sabotage::is_on(Sabotage::RefusalNotMarked) {
                 let how = OwnedStepState::Rejected(reason.clone());
                 self.pending.push(OwnedStep { name: REJECTED.to_owned(), how });
             }
