@@ -1,4 +1,7 @@
-//! Opens a proxy's store of requests. `settings/store.rs` has the keys of each kind.
+//! Opens a proxy's store of requests: where it remembers requests and their answers. `settings/store.rs` has the keys
+//! of each kind of store.
+//!
+//! An operator **settles** a request whose outcome is unknown: records an answer for it, or has it forgotten.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +23,7 @@ use crate::yaml::{Process, Text};
 /// How often the size of the embedded store is measured.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often the files of a store's address are read.
+/// The least time between two checks whether the files that hold a store's address have changed.
 const ADDRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An open store.
@@ -36,14 +39,15 @@ pub struct OpenedStore {
 pub struct Folder {
     /// Its path.
     pub dir: PathBuf,
-    /// Lists and settles requests for operators, through that process.
+    /// The same store, for operators, who can reach it only through this process.
     pub operator_store: Arc<dyn Settle>,
     requests: Arc<Requests>,
+    /// The bound on the size of its files; `None` without a bound.
     bytes_max: Option<usize>,
 }
 
 impl Folder {
-    /// Reports its size, and the bound on it, until the task is aborted.
+    /// Reports its size, and the bound on it, in metrics, until the task that runs this is aborted.
     pub async fn measure(self, metrics: StoreMetrics) {
         if let Some(bytes_max) = self.bytes_max {
             metrics.bytes_max(bytes_max as u64);
@@ -78,28 +82,32 @@ pub fn open(config: &StoreConfig) -> Result<OpenedStore, Error> {
         }
         StoreConfig::Postgres { url, schema } => {
             let schema = schema.clone();
-            OpenedStore { store: server(url, move |url| Ok(Arc::new(open_postgres(url, &schema)?)))?, folder: None }
+            OpenedStore {
+                store: server_store(url, move |url| Ok(Arc::new(open_postgres(url, &schema)?)))?,
+                folder: None,
+            }
         }
         StoreConfig::Redis { url } => {
-            OpenedStore { store: server(url, |url| Ok(Arc::new(open_redis(url)?)))?, folder: None }
+            OpenedStore { store: server_store(url, |url| Ok(Arc::new(open_redis(url)?)))?, folder: None }
         }
     })
 }
 
-/// A store at this address, which is read again once its files have changed.
-fn server(
+/// A store on the server at this address. If parts of the address are in files, the address is read again once these
+/// have changed, and the store opened again.
+fn server_store(
     url: &Text,
     open: impl Fn(&Text) -> Result<Arc<dyn Store>, Error> + Send + Sync + 'static,
 ) -> Result<Arc<dyn Store>, Error> {
     if url.files().is_empty() {
         return open(url);
     }
-    let from = url.clone();
+    let configured_url = url.clone();
     let files = url.files().to_vec();
-    let named = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
+    let file_names = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
     let renewed = Renewed::new(files, move || {
-        let url = from.read_again(&Process).map_err(|error| error.to_string())?;
-        open(&url).map_err(|error| format!("the store's address in {named} cannot be used: {error}"))
+        let url = configured_url.read_again(&Process).map_err(|error| error.to_string())?;
+        open(&url).map_err(|error| format!("the store's address in {file_names} cannot be used: {error}"))
     });
     let store = renewed.current().map_err(Error::Refused)?;
     let current = Mutex::new((Instant::now(), Arc::clone(&*store)));
@@ -131,10 +139,12 @@ fn open_redis(url: &Text) -> Result<redis::requests::Requests, Error> {
     Ok(redis::requests::Requests::new(address))
 }
 
-/// A store whose address is in files, which are read at most once in [`ADDRESS_INTERVAL`].
+/// A store whose address is in files, which are read at most once in [`ADDRESS_INTERVAL`]. While the address in them
+/// cannot be used, the store at the former address remains.
 struct ReplaceableStore {
+    /// Opens the store again once the files have changed.
     renewed: Renewed<Arc<dyn Store>>,
-    /// When the files were last read, and the store at the address that they held.
+    /// When the files were last read, and the store that is in use since.
     current: Mutex<(Instant, Arc<dyn Store>)>,
 }
 
@@ -175,14 +185,14 @@ impl Store for ReplaceableStore {
     }
 }
 
-/// A store that counts its calls.
+/// A store whose calls are counted and timed in metrics.
 pub struct CountedStore {
     store: Arc<dyn Store>,
     metrics: StoreMetrics,
 }
 
 impl CountedStore {
-    /// Counts the calls of this store in these metrics.
+    /// Counts the calls to this store in these metrics.
     pub fn new(store: Arc<dyn Store>, metrics: StoreMetrics) -> Self {
         Self { store, metrics }
     }

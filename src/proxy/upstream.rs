@@ -1,7 +1,7 @@
 //! The service behind the proxy: its address, and the connections to it.
 //!
 //! An HTTP/1.1 connection carries one request at a time, and is kept for the next request for a short time. It becomes
-//! free a moment after its response has ended; the next request waits for that instead of opening a connection. An
+//! free a moment after its response has ended; a request that comes in this moment waits for it. An
 //! HTTP/2 connection carries as many requests as the service allows; further requests open another connection.
 //!
 //! **Whether a request may have arrived**: if a connection fails before it has begun to write a request, the request is
@@ -33,8 +33,8 @@ use crate::words::error_text;
 const IDLE_MAX: Duration = Duration::from_secs(4);
 /// The most unused HTTP/1.1 connections that are kept.
 const IDLE_CONNECTIONS_MAX: usize = 256;
-/// The longest that a request waits for a connection whose response has ended. The connection is free at once, unless
-/// the service has responded before it had read the whole request.
+/// How long a connection may take to become free after its response has ended. It takes only a moment, unless the
+/// service has responded before it has read the whole request.
 const RETURN_WAIT: Duration = Duration::from_millis(50);
 /// The most connections that are tried for one request, while each returns it unsent.
 const CONNECTIONS_TRIED_MAX: usize = 3;
@@ -57,7 +57,8 @@ pub struct Origin {
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// TLS for any request, and for those that need HTTP/1.1; `None` without TLS.
+    /// How to speak TLS: first for requests over any version that `protocol` allows, then for those that need HTTP/1.1.
+    /// `None` without TLS.
     pub tls: Option<Arc<[Renewed<ClientConfig>; 2]>>,
     /// The protocol spoken with it.
     pub protocol: Protocol,
@@ -80,11 +81,11 @@ impl Origin {
             _ => return None,
         };
         let host = authority.host().trim_matches(['[', ']']).to_owned();
-        let is_plain = !authority.as_str().contains('@')
+        let has_only_origin = !authority.as_str().contains('@')
             && matches!(uri.path_and_query().map(PathAndQuery::as_str), None | Some("/"));
         // An invalid port would be taken for an absent one.
-        let is_port = authority.port_u16().is_some() || authority.as_str() == authority.host();
-        (is_plain && is_port && !host.is_empty()).then_some(Self {
+        let has_valid_port = authority.port_u16().is_some() || authority.as_str() == authority.host();
+        (has_only_origin && has_valid_port && !host.is_empty()).then_some(Self {
             host,
             port,
             tls: None,
@@ -95,7 +96,8 @@ impl Origin {
         })
     }
 
-    /// Adds TLS if the scheme is `https`.
+    /// Adds TLS if the scheme is `https`. The file `authorities` has the certificates of those that may sign the
+    /// service's; without it, the system's are used.
     ///
     /// # Errors
     /// Why TLS cannot be used.
@@ -127,7 +129,7 @@ impl Origin {
 /// Why the service gave no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// Nothing of the request was sent.
+    /// Nothing of the request was sent, or the service says that it has not begun to process it.
     #[error("nothing was sent: {0}")]
     NotSent(String),
     /// The request may have been sent, and the connection has ended.
@@ -172,9 +174,10 @@ struct Pool {
 #[derive(Clone)]
 struct Http2Connection {
     sender: http2::SendRequest<Body>,
-    /// Cloned for each request on the connection.
-    streams: Arc<()>,
+    /// Counts the requests on the connection: each holds a clone, so the strong count is one more than their number.
+    request_count: Arc<()>,
     last_used: Instant,
+    /// How many requests at a time the service allows, which it may change.
     streams_max: Arc<AtomicUsize>,
 }
 
@@ -202,7 +205,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// Counts a request as waiting for a connection until this is dropped.
+/// Counts a request among those that wait for a connection; dropping this ends the count.
 struct Waiting<'a>(&'a Upstream);
 
 impl Drop for Waiting<'_> {
@@ -227,7 +230,8 @@ impl Upstream {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request, and returns its response once the head has arrived. Gives up when `timeout` completes.
+    /// Sends a request, and returns its response once the head has arrived. Gives up when `timeout` completes, but
+    /// connecting has a timeout of its own. A request that asks for another protocol (an upgrade) needs HTTP/1.1.
     pub async fn send(
         self: &Arc<Self>,
         mut request: Request<Body>,
@@ -260,6 +264,7 @@ impl Upstream {
         Err(Failure::NotSent(last_error))
     }
 
+    /// Sends a request on this connection. An error comes with the request if nothing of it was sent.
     async fn send_on(
         self: &Arc<Self>,
         connection: Connection,
@@ -282,7 +287,7 @@ impl Upstream {
         }
     }
 
-    /// A pooled connection, or one that becomes free within [`RETURN_WAIT`].
+    /// A pooled connection, or one that becomes free within [`RETURN_WAIT`]; `None` if a new one is needed.
     async fn take(&self, needs_http1: bool) -> Option<Connection> {
         let deadline = Instant::now() + RETURN_WAIT;
         loop {
@@ -294,6 +299,7 @@ impl Upstream {
                 if let Some(connection) = pool.take(needs_http1) {
                     return Some(connection);
                 }
+                // Each request that waits already will get one of the connections that are about to be free.
                 if pool.returning <= pool.waiting || Instant::now() >= deadline {
                     return None;
                 }
@@ -327,6 +333,7 @@ impl Upstream {
                 }
             }
             upstream.returned.notify_waiters();
+            // No request waits for it any longer, but it is still useful once it is free.
             if ready.is_err() && http1.ready().await.is_ok() {
                 upstream.pool().put(http1);
                 upstream.returned.notify_waiters();
@@ -338,9 +345,9 @@ impl Upstream {
         match connect(&self.origin, needs_http1).await? {
             NewConnection::Http1(connection) => Ok(Connection::Http1(connection)),
             NewConnection::Http2(sender, streams_max) => {
-                let (streams, last_used) = (Arc::new(()), Instant::now());
-                let connection = Http2Connection { sender: sender.clone(), streams, last_used, streams_max };
-                let stream = Arc::clone(&connection.streams);
+                let (request_count, last_used) = (Arc::new(()), Instant::now());
+                let connection = Http2Connection { sender: sender.clone(), request_count, last_used, streams_max };
+                let stream = Arc::clone(&connection.request_count);
                 self.pool().http2.push(connection);
                 Ok(Connection::Http2(sender, stream))
             }
@@ -351,21 +358,21 @@ impl Upstream {
 impl Http2Connection {
     /// Whether the connection can take another request.
     fn is_free(&self) -> bool {
-        Arc::strong_count(&self.streams) <= self.streams_max.load(Ordering::Relaxed)
+        Arc::strong_count(&self.request_count) <= self.streams_max.load(Ordering::Relaxed)
     }
 }
 
 impl Pool {
-    /// A connection that can take a request.
+    /// A connection that can take a request; `None` if there is none.
     fn take(&mut self, needs_http1: bool) -> Option<Connection> {
-        let is_unused = |connection: &Http2Connection| Arc::strong_count(&connection.streams) == 1;
+        let is_unused = |connection: &Http2Connection| Arc::strong_count(&connection.request_count) == 1;
         let is_expired = |connection: &Http2Connection| {
             connection.sender.is_closed() || is_unused(connection) && connection.last_used.elapsed() > IDLE_MAX
         };
         self.http2.retain(|connection| !is_expired(connection));
         if !needs_http1 && let Some(connection) = self.http2.iter_mut().find(|connection| connection.is_free()) {
             connection.last_used = Instant::now();
-            return Some(Connection::Http2(connection.sender.clone(), Arc::clone(&connection.streams)));
+            return Some(Connection::Http2(connection.sender.clone(), Arc::clone(&connection.request_count)));
         }
         while self.http1.front().is_some_and(|(connection, since)| connection.is_closed() || since.elapsed() > IDLE_MAX)
         {
@@ -379,6 +386,7 @@ impl Pool {
         None
     }
 
+    /// Adds an unused connection; at the bound, drops the one that has been unused longest.
     fn put(&mut self, connection: http1::SendRequest<Body>) {
         if self.http1.len() >= IDLE_CONNECTIONS_MAX {
             self.http1.pop_front();

@@ -1,4 +1,8 @@
-//! Reports the use of the bounds on clients: in metrics, and in a warning about each bound that has refused a client.
+//! Reports the use of the bounds on what clients may take of the proxy, such as its connections: in metrics, and in a
+//! warning about each bound that has refused a client.
+//!
+//! Clients take their **shares** from a bound. One is refused when the bound is used up, or when its own share is as
+//! large as one client's may be.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +17,23 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest interval between two warnings about a bound.
 const WARNING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// A bound, with the name of its setting.
+/// A bound, and what was last reported of it.
 pub struct Bound {
+    /// The name of its setting.
     name: &'static str,
     max: usize,
+    /// What each client has of it, and the number of refusals so far.
     shares: Arc<Shares>,
     metrics: BoundMetrics,
-    /// The number of refusals at the last report, and at the last warning.
+    /// The number of refusals at the last report.
     reported_refusals: u64,
+    /// The number of refusals at the last warning.
     warned_refusals: u64,
     warned_at: Option<Instant>,
 }
 
 impl Bound {
-    /// A bound with these shares.
+    /// The bound `max`, from which clients take these shares; `name` is its setting.
     pub fn new(name: &'static str, max: usize, shares: &Arc<Shares>, metrics: &Metrics) -> Self {
         let metrics = metrics.bound(name, max);
         Self {
@@ -40,6 +47,7 @@ impl Bound {
         }
     }
 
+    /// Updates the metrics. Warns if there were refusals since the last warning, at most once in [`WARNING_INTERVAL`].
     fn report(&mut self, now: Instant) {
         let usage = self.shares.usage();
         self.metrics.used(usage.used);
@@ -50,6 +58,7 @@ impl Bound {
         }
         let refused = usage.refused - std::mem::replace(&mut self.warned_refusals, usage.refused);
         self.warned_at = Some(now);
+        // The client with the largest share, and the size of that share.
         let (client, most) = match usage.largest {
             Some((client, most)) => (Some(client.to_string()), Some(most)),
             None => (None, None),
@@ -67,7 +76,7 @@ impl Bound {
     }
 }
 
-/// Reports until it is aborted.
+/// Reports on these bounds until the task that runs this is aborted.
 pub async fn watch(mut bounds: Vec<Bound>) {
     loop {
         let now = Instant::now();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::keys;
 use crate::yaml::schema::{common, document};
 
-/// The schema.
+/// The schema: the keys at the top of the file, and the definitions of types that all of ratchet's files use.
 pub fn schema() -> Value {
     document("A proxy of ratchet", &keys::TOP, common())
 }

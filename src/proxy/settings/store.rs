@@ -1,4 +1,5 @@
-//! `store`: the kinds of stores of requests, and their keys in a proxy's file.
+//! `store`, a key of a proxy's settings file: where the proxy remembers requests and their answers. Its value is a
+//! mapping with one key, which names the kind of store, and under that key the settings of the store.
 
 use std::path::PathBuf;
 
@@ -9,13 +10,14 @@ use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 use crate::yaml::read::listed;
 use crate::yaml::{Field, Placed, Reader, Text, secrets};
 
-/// The names of the kinds.
+/// The names of the kinds of stores.
 pub const KINDS: &[&str] = &["embedded", "postgres", "redis"];
-const SCHEMA: &str = "ratchet";
-/// The range of `store_bytes_max`. Anything below the minimum would be filled by the store's log alone.
-const STORE_BYTES: (u64, u64) = (128 << 20, 16 << 40);
+/// The schema in PostgreSQL unless the file names another.
+const DEFAULT_SCHEMA: &str = "ratchet";
+/// The least and the greatest `store_bytes_max`. Less than the least would be filled by the store's log alone.
+const STORE_BYTES_RANGE: (u64, u64) = (128 << 20, 16 << 40);
 
-/// `store`.
+/// The keys under `store`.
 pub static STORE: Mapping = Mapping {
     one_of: KINDS,
     ..Mapping::of(&[
@@ -54,7 +56,7 @@ static EMBEDDED: Mapping = Mapping::of(&[
 static POSTGRES: Mapping = Mapping::of(&[
     Key::required("url", Type::Text("an address"), "url: ${env:DATABASE_URL}", "the database's address"),
     Key::optional("schema", Type::Text("a schema's name"), "schema: ratchet", "the schema of the table `request`")
-        .or(Omitted::Is(SCHEMA)),
+        .or(Omitted::Is(DEFAULT_SCHEMA)),
 ]);
 
 static REDIS: Mapping =
@@ -115,31 +117,31 @@ impl StoreConfig {
     }
 }
 
-/// Reads `store`; `None` after mistakes, which are reported.
+/// Reads the value of `store`. Reports all mistakes to `reader`; `None` if they leave nothing that could be opened.
 pub fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<StoreConfig> {
     let fields = reader.fields(field, &STORE)?;
     let mut kinds = KINDS.iter().filter_map(|kind| Some((*kind, fields.get(kind)?)));
-    let Some((kind, below)) = kinds.next() else {
+    let Some((kind, kind_field)) = kinds.next() else {
         if KINDS.iter().all(|kind| fields.misspelt(kind).is_none()) {
             let message = format!("`store` must name one kind: {}", listed(KINDS));
             reader.mistake(field.place(), message, "none is named", "write e.g. `store: {embedded: {dir: requests}}`");
         }
         return None;
     };
-    if let Some((second, other)) = kinds.next() {
+    if let Some((second, second_field)) = kinds.next() {
         let message = format!("a proxy has one store, not `{kind}` and `{second}`");
-        reader.mistake(other.key_place, message, "a second one", "remove one of them");
+        reader.mistake(second_field.key_place, message, "a second one", "remove one of them");
     }
     match kind {
         "embedded" => {
-            let fields = reader.fields(below, &EMBEDDED)?;
+            let fields = reader.fields(kind_field, &EMBEDDED)?;
             let path = |text: &str| (!text.starts_with('~')).then(|| PathBuf::from(text));
             let dir = fields.require("dir", reader).and_then(|field| reader.parsed(field, path));
-            let bytes_max = size(&fields, "store_bytes_max", STORE_BYTES, reader);
+            let bytes_max = size(&fields, "store_bytes_max", STORE_BYTES_RANGE, reader);
             Some(StoreConfig::Embedded { dir: dir?.value, bytes_max })
         }
         "postgres" => {
-            let fields = reader.fields(below, &POSTGRES)?;
+            let fields = reader.fields(kind_field, &POSTGRES)?;
             let schema = fields.get("schema").map(|field| reader.text(field));
             let url = fields.require("url", reader).cloned();
             let check = |url: &str| match secrets::url_problem(url) {
@@ -147,11 +149,12 @@ pub fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<StoreConfig> {
                 None => postgres::check_url(url),
             };
             let url = address(&url?, ("a database", "postgresql://user:password@host/database"), check, reader)?;
-            let schema = schema.map_or(Some(SCHEMA.to_owned()), |schema| Some(schema?.value.reveal().to_owned()))?;
+            let schema =
+                schema.map_or(Some(DEFAULT_SCHEMA.to_owned()), |schema| Some(schema?.value.reveal().to_owned()))?;
             Some(StoreConfig::Postgres { url, schema })
         }
         _ => {
-            let fields = reader.fields(below, &REDIS)?;
+            let fields = reader.fields(kind_field, &REDIS)?;
             let url = fields.require("url", reader).cloned();
             let example = ("a server of Redis", "redis://user:password@host:6379/0");
             Some(StoreConfig::Redis { url: address(&url?, example, redis::check_url, reader)? })
@@ -159,7 +162,8 @@ pub fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<StoreConfig> {
     }
 }
 
-/// An address of `what`, such as `example`. Its password must not be written in the file.
+/// Reads the address of `what`, such as `example`; `None` after a mistake, which is reported. Its password must not be
+/// written in the settings file, but come from an environment variable or another file.
 fn address(
     field: &Field<'_>,
     (what, example): (&str, &str),
@@ -174,6 +178,7 @@ fn address(
         reader.mistake(url.place, message, "not a valid address", help);
         return None;
     }
+    // As written in the settings file, before variables and files are put in.
     let source = reader.file.text().get(url.place.start..url.place.end()).unwrap_or_default();
     if secrets::has_password(source) || !url.value.is_secret() && secrets::has_password(url.value.reveal()) {
         let message = format!("the password in `{name}` is a secret and must not be written out");
