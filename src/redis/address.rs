@@ -1,4 +1,4 @@
-//! A server's address: host, database, user and password.
+//! The address of a server of Redis: host, port, database, user and password.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use ::redis::{Client, ConnectionAddr, IntoConnectionInfo as _};
 pub struct Address {
     client: Client,
     display_name: String,
-    /// Texts that no message may contain.
+    /// The password, plain and as written in the url: no message may contain it.
     secrets: Vec<String>,
 }
 
@@ -31,26 +31,26 @@ impl Address {
                 .to_owned());
         }
         // The message of the crate `redis` might quote the url.
-        let info = url.into_connection_info().map_err(|_| {
+        let connection_info = url.into_connection_info().map_err(|_| {
             "it is not of the form `redis://user:password@host:port/database`, where the database is a number"
                 .to_owned()
         })?;
-        let display_name = match info.addr() {
+        let display_name = match connection_info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => format!("{host}:{port}"),
             _ => return Err("it names no host".to_owned()),
         };
-        let settings = info.redis_settings();
+        let settings = connection_info.redis_settings();
         let display_name = if settings.db() == 0 { display_name } else { format!("{display_name}/{}", settings.db()) };
         let mut secrets: Vec<String> = settings.password().map(str::to_owned).into_iter().collect();
-        // The password as written, which may be percent-encoded.
-        let written = rest.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
-        secrets.extend(written.map(|(_, password)| password.to_owned()));
+        // The password as written in the url, where it may be percent-encoded.
+        let user_and_password = rest.rsplit_once('@').and_then(|(login, _)| login.split_once(':'));
+        secrets.extend(user_and_password.map(|(_, password)| password.to_owned()));
         secrets.retain(|secret| !secret.is_empty());
-        let client = Client::open(info).map_err(|_| "it is not a valid address of a server".to_owned())?;
+        let client = Client::open(connection_info).map_err(|_| "it is not a valid address of a server".to_owned())?;
         Ok(Self { client, display_name, secrets })
     }
 
-    /// The host and the port, and the database unless it is 0.
+    /// The host and the port, and the database unless it is 0: for messages.
     pub fn display_name(&self) -> &str {
         &self.display_name
     }

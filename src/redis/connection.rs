@@ -1,7 +1,10 @@
 //! A connection to a server: connects, checks the server, and exchanges commands.
 //!
-//! A thread of its own connects, since neither name resolution nor a handshake can be bounded otherwise. A connection
-//! that is made after the deadline is not lost: the next call uses it.
+//! [`Connecting`] connects on a thread of its own, since neither name resolution nor a handshake can be bounded
+//! otherwise. A caller whose deadline passes meanwhile keeps it, and waits for the same connection in its next call.
+//!
+//! The command HELLO asks a server for its version, its mode (standalone or in a cluster) and its role (master or
+//! replica).
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
@@ -14,7 +17,7 @@ use super::{Address, Error, ErrorKind, VERSION_MIN};
 
 /// The longest that a thread tries to connect, after the name is resolved.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// Sockets accept no timeout of zero.
+/// The shortest timeout that is set on a socket: it accepts none of zero.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 /// How much later than its deadline a reply may come: the socket's timeout is shortened only in steps of this length,
 /// since setting it costs more than reading a reply.
@@ -34,7 +37,7 @@ pub(super) struct Connecting(Receiver<Result<Connection, Error>>);
 pub(super) struct Deadline(Instant);
 
 impl Deadline {
-    /// This long from now.
+    /// The deadline that is `wait` from now.
     #[expect(clippy::disallowed_methods, reason = "bounds how long a socket is waited for")]
     pub fn within(wait: Duration) -> Self {
         Self(Instant::now() + wait)
@@ -58,10 +61,10 @@ impl Connecting {
     /// Starts connecting, on a thread of its own.
     pub fn begin(address: &Address) -> Result<Self, Error> {
         let (sender, receiver) = sync_channel(1);
-        let to = address.clone();
+        let own_address = address.clone();
         let connect = move || {
             // Fails if the receiver was dropped: the connection is no longer needed.
-            let _ = sender.send(Connection::open(&to, CONNECT_WAIT));
+            let _ = sender.send(Connection::open(&own_address, CONNECT_WAIT));
         };
         let started = thread::Builder::new().name("redis-connect".to_owned()).spawn(connect);
         started.map_err(|error| {
@@ -115,11 +118,11 @@ impl Connection {
     ) -> Result<(), Error> {
         self.set_timeouts(address, deadline)?;
         self.inner.send_packed_command(commands).map_err(|error| address.error_of(&error))?;
-        let mut timeout = self.set_timeouts(address, deadline)?;
+        let mut socket_timeout = self.set_timeouts(address, deadline)?;
         for _ in 0..count {
             // Keeps to the deadline even if replies trickle in.
-            if deadline.left().is_none_or(|left| left + TIMEOUT_STEP <= timeout) {
-                timeout = self.set_timeouts(address, deadline)?;
+            if deadline.left().is_none_or(|left| left + TIMEOUT_STEP <= socket_timeout) {
+                socket_timeout = self.set_timeouts(address, deadline)?;
             }
             let reply = self.inner.recv_response().map_err(|error| address.error_of(&error))?;
             match reply {
@@ -140,8 +143,8 @@ impl Connection {
     /// Sets the socket's timeouts to the time left until `deadline`, and returns that time.
     fn set_timeouts(&self, address: &Address, deadline: Deadline) -> Result<Duration, Error> {
         let left = deadline.left().ok_or_else(|| address.error(ErrorKind::Transient, LATE))?;
-        let set = self.inner.set_read_timeout(Some(left)).and_then(|()| self.inner.set_write_timeout(Some(left)));
-        set.map(|()| left).map_err(|error| address.error_of(&error))
+        let result = self.inner.set_read_timeout(Some(left)).and_then(|()| self.inner.set_write_timeout(Some(left)));
+        result.map(|()| left).map_err(|error| address.error_of(&error))
     }
 }
 
@@ -173,7 +176,8 @@ fn too_old(address: &Address, version: &str) -> Error {
     address.error(ErrorKind::Permanent, &message)
 }
 
-/// The text of a field in the reply to HELLO.
+/// The text of a field in the reply to HELLO: a map or, in the older version of the protocol, an array in which each
+/// name is followed by its value. `None` if there is no such text.
 fn text_of(hello: &Value, name: &str) -> Option<String> {
     let text = |value: &Value| match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),

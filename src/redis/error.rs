@@ -1,4 +1,5 @@
-//! Classifies errors: whether they are transient, and what to do about them.
+//! Classifies errors: whether they are **transient**, so that they may pass by themselves, or **permanent**, so that a
+//! person has to act; and what to do about them.
 
 use ::redis::{ErrorKind as RedisErrorKind, RedisError};
 
@@ -6,7 +7,7 @@ use super::{Address, Error, ErrorKind};
 
 use ErrorKind::{Permanent, Transient};
 
-/// The error codes of servers: their kind, and what they mean or what helps.
+/// The codes of servers' errors: the kind of the error, and a message about what it means or what helps.
 const CODES: &[(&str, ErrorKind, &str)] = &[
     ("LOADING", Transient, "it is reading its data"),
     ("BUSY", Transient, "it is busy running a script"),
@@ -55,7 +56,7 @@ impl Address {
         match error.kind() {
             RedisErrorKind::AuthenticationFailed => self.error(Permanent, WRONG_LOGIN),
             RedisErrorKind::InvalidClientConfig => self.error(Permanent, &on_one_line(&error.to_string())),
-            _ if is_untrusted(error) => self.error(Permanent, &on_one_line(&error.to_string())),
+            _ if is_lasting_tls_failure(error) => self.error(Permanent, &on_one_line(&error.to_string())),
             _ if error.is_timeout() => self.error(Transient, LATE),
             _ => self.error(Transient, &on_one_line(&error.to_string())),
         }
@@ -66,7 +67,7 @@ impl Address {
         let message = on_one_line(&format!("{code} {detail}"));
         match CODES.iter().find(|(known, ..)| *known == code) {
             Some((_, kind, help)) => self.error(*kind, &format!("{help} ({message})")),
-            // A limit on clients passes: the command itself is valid.
+            // The server has too many clients for now; the command itself is valid.
             None if detail.contains("max number of clients") => self.error(Transient, &message),
             None => self.error(Permanent, &message),
         }
@@ -75,15 +76,15 @@ impl Address {
 
 /// Parts of rustls' messages about an invalid certificate, about the lack of a common version or cipher, and about a
 /// server that does not speak TLS. The crate `redis` passes on only the text.
-const UNTRUSTED: &[&str] = &["invalid peer certificate", "received fatal alert", "received corrupt message"];
+const LASTING_TLS_FAILURES: &[&str] = &["invalid peer certificate", "received fatal alert", "received corrupt message"];
 
 /// Whether TLS has failed for a reason that does not pass by itself.
-fn is_untrusted(error: &RedisError) -> bool {
+fn is_lasting_tls_failure(error: &RedisError) -> bool {
     let message = error.to_string();
-    UNTRUSTED.iter().any(|known| message.contains(known))
+    LASTING_TLS_FAILURES.iter().any(|known| message.contains(known))
 }
 
-/// Puts a foreign message on one line, without a full stop, as our own are.
+/// Gives another program's message the form of our own: on one line, without a full stop.
 fn on_one_line(message: &str) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches('.').to_owned()
 }

@@ -1,5 +1,9 @@
 //! A gate that is kept in Redis.
 //!
+//! A **gate** is asked, before a record is passed on, whether a record with the same **identity** (a digest of all that
+//! makes two records the same) was passed on elsewhere. It keeps a **mark** for each identity: the coordinates of the
+//! record that came first. A **task** is the work on one input partition; a **lane** is a thread with several tasks.
+//!
 //! | key | value |
 //! |---|---|
 //! | `rgate:` and 24 bytes: the identity, each byte of which is combined by XOR with that of a digest of the gate's name | the coordinates of the record that came first: `topology/topic/id/partition/offset`, the topic's id as 32 hexadecimal digits |
@@ -9,8 +13,8 @@
 //! server's time. So a key has no room for the gate's name. Two gates share a mark only if two identities differ
 //! exactly as the digests of the gates' names do; such identities are infeasible to find.
 //!
-//! `SET key coordinates NX PX retention GET` sets a mark or reads the existing one; a batch's marks are sent as one
-//! pipeline. A script removes a mark if it is still the caller's.
+//! `SET key coordinates NX PX retention GET` sets a mark or reads the existing one; the commands for all records of a
+//! query are sent at once. A script removes a mark if it is still the caller's.
 //!
 //! **Invariant**: a mark is never changed. It is set only where there is none, and removed only by the task that set it
 //! or when it expires. **Failure**: after an error the connection is dropped, and the next call opens another.
@@ -44,7 +48,7 @@ pub struct Settings {
     pub address: Address,
     /// The gate's name.
     pub name: String,
-    /// How long an identity is kept, in milliseconds.
+    /// How long a mark is kept, in milliseconds.
     pub retention_ms: i64,
 }
 
@@ -71,7 +75,9 @@ impl Gate for RedisGate {
 struct Session {
     settings: Arc<Settings>,
     encoder: Encoder,
+    /// `None` before the first call, and after an error.
     connection: Option<Connection>,
+    /// A connection that was not ready in time for the last call.
     connecting: Option<Connecting>,
 }
 
@@ -81,7 +87,7 @@ impl Session {
         Self { settings, encoder, connection: None, connecting: None }
     }
 
-    /// Sends the `count` encoded commands over the existing connection or a new one.
+    /// Sends the encoder's commands, `count` of them, over the existing connection or a new one.
     fn exchange(&mut self, count: usize, on_reply: impl FnMut(Value) -> Result<(), Error>) -> Result<(), Error> {
         let deadline = Deadline::within(WAIT);
         let mut connection = self.connection(deadline)?;
@@ -123,6 +129,7 @@ impl gate::Session for Session {
         if records.is_empty() {
             return Ok(());
         }
+        // A record's mark is `mark_start` followed by the record's offset.
         let (mark_start, address) = (source.to_string(), self.settings.address.clone());
         self.encoder.set_marks(&mark_start, records);
         self.exchange(records.len(), |reply| {
@@ -153,11 +160,12 @@ impl gate::Session for Session {
     }
 }
 
-/// Encodes commands for the server into reused memory: nothing is allocated per record.
+/// Encodes commands in Redis's protocol, into memory that is used again: nothing is allocated per record.
 struct Encoder {
     key: KeyEncoder,
     /// The arguments of SET that follow the coordinates.
     conditions: Vec<u8>,
+    /// The commands that were encoded last.
     commands: Vec<u8>,
 }
 
@@ -198,7 +206,7 @@ impl Encoder {
 
 /// Encodes the keys of a gate.
 struct KeyEncoder {
-    /// `$LENGTH\r\n` and the prefix.
+    /// The start of each encoded key: `$LENGTH\r\n` and the prefix.
     start: Vec<u8>,
     name_digest: [u8; IDENTITY_BYTES],
 }
@@ -212,6 +220,7 @@ impl KeyEncoder {
         Self { start, name_digest }
     }
 
+    /// Writes the key of an identity, as one part of a command.
     fn put(&self, commands: &mut Vec<u8>, Identity(identity): Identity) {
         let mut bytes = identity;
         bytes.iter_mut().zip(self.name_digest).for_each(|(byte, digest)| *byte ^= digest);
@@ -221,13 +230,14 @@ impl KeyEncoder {
     }
 }
 
+/// Writes a record's mark, as one part of a command.
 fn put_mark(commands: &mut Vec<u8>, mark_start: &str, offset: i64) {
     let digits = offset.checked_ilog10().map_or(1, |log| log as usize + 1);
     // Writing to memory does not fail.
     let _ = write!(commands, "${}\r\n{mark_start}{offset}\r\n", mark_start.len() + digits);
 }
 
-/// Writes one part of a command.
+/// Writes `bytes`, as one part of a command.
 fn put_bulk_string(out: &mut Vec<u8>, bytes: &[u8]) {
     // Writing to memory does not fail.
     let _ = write!(out, "${}\r\n", bytes.len());

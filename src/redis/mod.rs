@@ -2,14 +2,15 @@
 //!
 //! - [`Address`] is a server's address, including its password, which no message shows.
 //! - [`Connection`] sends several commands at once and reads the replies in order, within a deadline.
-//! - [`gate`] is a gate kept in Redis; [`requests`] remembers HTTP requests there.
+//! - [`gate`] is a gate kept in Redis: it says whether a record was passed on elsewhere, by another partition, topic or
+//!   topology. [`requests`] remembers HTTP requests and their answers in Redis.
 //!
 //! A server must be Redis 7.0 or later ([`VERSION_MIN`]), and the master if there are replicas. Redis Cluster is not
 //! supported, since it spreads keys over several servers.
 //!
 //! **Failure**: an [`Error`] is either transient ([`ErrorKind::Transient`]) or needs a person to act
-//! ([`ErrorKind::Permanent`]); messages contain no secrets. After an error a connection is dropped, since replies may
-//! still arrive on it.
+//! ([`ErrorKind::Permanent`]); messages contain no secrets. After an error a [`Connection`] is not used again, since
+//! replies may still arrive on it.
 
 mod address;
 mod connection;

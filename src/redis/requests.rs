@@ -10,11 +10,15 @@
 //! # Ok(idempotency) }
 //! ```
 //!
+//! A request is reserved before it is carried out. The reservation has a **token**, which names this attempt, and a
+//! **lease**: as long as it lasts, nobody else carries the request out. A caller whose token is no longer the request's
+//! is **fenced**: it can change nothing.
+//!
 //! A request is a hash under the key `ratchet:request:` followed by its id in hex digits. Its fields are `token`,
-//! `fingerprint` and `lease` (the lease's end, in milliseconds since the Unix epoch); once it is answered, `answer` and
-//! `whole` replace `lease`. Each change is a script, which Redis runs atomically: the token cannot change between a
-//! script's check and its write. Leases and retention are measured by the server's clock, and Redis itself removes
-//! expired requests.
+//! `fingerprint` (a digest of what it asks for) and `lease` (the lease's end, in milliseconds since the Unix epoch);
+//! once it is answered, `answer` and `whole` (1 unless the answer's body was cut off) replace `lease`. Each change is a
+//! script, which Redis runs atomically: the token cannot change between a script's check and its write. Leases and
+//! retention are measured by the server's clock, and Redis itself removes expired requests.
 //!
 //! **Durability.** A response is as safe as the server: with `appendfsync always` it survives a crash of the machine,
 //! with weaker settings it may be lost, and a replica that takes over may lack it. A server that evicts keys forgets
@@ -38,10 +42,11 @@ use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt
 
 mod settling;
 
-/// The timeouts for connecting and for a reply.
+/// The longest that connecting may take.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
+/// The longest that a reply may take.
 const REPLY_WAIT: Duration = Duration::from_secs(5);
-/// The error codes of a replica: for a change, and for any command while it has lost its master.
+/// The error codes of a server that has become a replica: to a change, and to any command while it has lost its master.
 const DEMOTED: [&str; 2] = ["READONLY", "MASTERDOWN"];
 /// The prefix of keys.
 const PREFIX: &str = "ratchet:request:";
@@ -53,6 +58,7 @@ pub struct Requests {
     scripts: Scripts,
 }
 
+/// The scripts, each of which makes one change to a request.
 struct Scripts {
     reserve: Script,
     extend: Script,
@@ -101,7 +107,7 @@ impl Requests {
         if is_demoted || error.is_unrecoverable_error() || error.is_connection_dropped() {
             connection.broken(&store_error);
         } else if error.is_timeout() {
-            // Counts as a caller that stopped waiting.
+            // As if the caller had stopped waiting: the connection is replaced only if it does not answer for too long.
             drop(connection);
         } else {
             connection.answered();
@@ -109,6 +115,7 @@ impl Requests {
         Err(store_error)
     }
 
+    /// Runs a script, and returns its reply.
     async fn run<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, Error> {
         let connection = self.open().await?;
         let reply = script.invoke_async(&mut connection.clone()).await;
@@ -121,6 +128,7 @@ impl Requests {
     }
 }
 
+/// Connects, and checks that requests can be kept on the server.
 async fn connect(address: &Address) -> Result<MultiplexedConnection, super::Error> {
     let config =
         AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_WAIT)).set_response_timeout(Some(REPLY_WAIT));
@@ -144,6 +152,7 @@ async fn connect(address: &Address) -> Result<MultiplexedConnection, super::Erro
     Ok(connection)
 }
 
+/// The key of a request.
 fn key(id: Id) -> String {
     format!("{PREFIX}{}", format::hex(&id.0))
 }
@@ -162,6 +171,7 @@ fn http_error(error: super::Error) -> Error {
     }
 }
 
+/// A duration in milliseconds; at most 2^50, so that a script's numbers, which are doubles, hold any sum exactly.
 fn to_ms(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX).min(1 << 50)
 }

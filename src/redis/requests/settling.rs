@@ -1,5 +1,8 @@
-//! Lists requests and settles them for an operator. Listing scans all keys of the database, in batches small enough not
-//! to delay other clients; a request that changes meanwhile may be listed in its old or its new state.
+//! Lists requests and settles them for an operator. To **settle** a request whose outcome is unknown is to record an
+//! answer for it, or to forget it.
+//!
+//! Listing scans all keys of the database, in batches small enough not to delay other clients; a request that changes
+//! meanwhile may be listed in its old or its new state. A request is a hash of Redis: see [`super`].
 
 use ::redis::Pipeline;
 
@@ -73,14 +76,14 @@ fn to_listed_request(id: Id, fields: &StoredFields, now_ms: i64) -> Option<Liste
     let StoredFields { lease_until_ms, is_answered, expires_at_ms } = *fields;
     let state = match (is_answered, lease_until_ms) {
         (true, _) => RequestStatus::Answered,
-        (false, Some(until_ms)) if until_ms > now_ms => RequestStatus::UnderWay,
+        (false, Some(lease_until_ms)) if lease_until_ms > now_ms => RequestStatus::UnderWay,
         (false, Some(_)) => RequestStatus::InDoubt,
         (false, None) => return None,
     };
     let lease_until_ms = lease_until_ms.filter(|_| !is_answered);
-    // All keys that ratchet writes expire. If this key does not, another program wrote it or removed its expiry.
-    let until_ms = if expires_at_ms < 0 { i64::MAX } else { expires_at_ms };
-    Some(ListedRequest { id, state, lease_until_ms, until_ms })
+    // All keys that ratchet writes expire. If this one does not, another program wrote it or removed its expiry.
+    let remembered_until_ms = if expires_at_ms < 0 { i64::MAX } else { expires_at_ms };
+    Some(ListedRequest { id, state, lease_until_ms, until_ms: remembered_until_ms })
 }
 
 impl Settle for Requests {
