@@ -1,17 +1,18 @@
 //! Sets stores aside while their successors are built.
 //!
-//! A store that cannot be continued is moved beside its folder before a new store is built in its place, and is removed
-//! only once the new store is complete: until then it may hold the last copy of its entries. A complete store that a
-//! load continues is copied aside for the duration of the load.
+//! A task's store can be rebuilt from a topic, the changelog. A store that cannot be used any further is renamed before
+//! a new one is built in its place, and is removed only once the new store is complete: until then it may hold the last
+//! copy of its entries. Before a **load** writes the changelog's records in bulk into a complete store, which is merely
+//! behind, a copy of the store is set aside.
 //!
 //! ```text
 //! orders-3/             the store in use, or being built
 //! orders-3.aside/       its predecessor; names of tasks' folders end in a number, so there is no conflict
-//! orders-3.aside.tmp/   a copy being made (RocksDB's name for it), or left unfinished when the process was killed
+//! orders-3.aside.tmp/   a copy that RocksDB is making, or has left unfinished when the process was killed
 //! ```
 //!
 //! Renaming is atomic: after a kill at any moment, each store is whole in one of the two places. The caller holds the
-//! lock on the store's folder and has closed the store.
+//! lock on the store's folder and, except for [`copy_aside`], has closed the store.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use super::{Error, Memory, Store};
 /// The suffix of the folder of a store that was set aside.
 pub(super) const ASIDE_SUFFIX: &str = ".aside";
 
-/// The folder for the store of `dir` while it is set aside.
+/// The folder to which the store in `dir` is renamed, or copied, when it is set aside.
 pub fn aside_path(dir: &Path) -> PathBuf {
     let mut path = OsString::from(dir);
     path.push(ASIDE_SUFFIX);
@@ -67,8 +68,8 @@ pub fn remove_aside(dir: &Path, memory: &Memory) -> Result<(), Error> {
     wipe(&aside_path(dir), memory)
 }
 
-/// Removes a store with its folder; succeeds if the folder does not exist. Fails outside a slot of a marked state
-/// folder, and while the store is open.
+/// Removes a store with its folder; succeeds if the folder does not exist. Fails while the store is open, and outside a
+/// slot (the folder of one process) of a state folder that has ratchet's marker.
 pub(super) fn wipe(dir: &Path, memory: &Memory) -> Result<(), Error> {
     memory.disk().wipe(dir)
 }

@@ -1,9 +1,10 @@
 //! The priority of RocksDB's background threads.
 //!
-//! A compaction can wait, records cannot: if the cores are busy, lanes take precedence. But compactions must not
-//! starve: otherwise every lookup would have to check ever more files. So when a compaction thread and a lane compete
-//! for a core, the thread gets about a third of the lane's share. RocksDB's own setting, a niceness of 19, would leave
-//! the threads next to nothing.
+//! RocksDB merges its files in the background (compaction). A compaction can wait, records cannot: if the cores are
+//! busy, lanes, the threads that process records, take precedence. But compactions must not starve: otherwise every
+//! lookup would have to check ever more files. So when a compaction thread and a lane compete for a core, the
+//! compaction thread gets about a third of the lane's share. RocksDB's own setting, a niceness of 19, would leave it
+//! next to nothing.
 
 /// The niceness of compaction threads, relative to the process's.
 #[cfg(target_os = "linux")]
@@ -17,13 +18,13 @@ const THREAD_NAME: &str = "rocksdb:low";
 pub(super) fn lower_compaction_priority() {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return };
     // The whole process may have been started with a niceness.
-    let Ok(own) = rustix::process::getpriority_process(None) else { return };
+    let Ok(own_niceness) = rustix::process::getpriority_process(None) else { return };
     for thread in threads.flatten() {
         let name = std::fs::read_to_string(thread.path().join("comm"));
         let is_compaction = name.is_ok_and(|name| name.starts_with(THREAD_NAME));
         let number = thread.file_name().to_str().and_then(|number| number.parse().ok());
         if let Some(thread) = number.filter(|_| is_compaction).and_then(rustix::process::Pid::from_raw)
-            && let Err(error) = rustix::process::setpriority_process(Some(thread), own + NICENESS)
+            && let Err(error) = rustix::process::setpriority_process(Some(thread), own_niceness + NICENESS)
         {
             tracing::debug!(%error, "the priority of a compaction thread could not be lowered");
         }
@@ -47,7 +48,7 @@ mod tests {
         let (mut compacting, mut flushing) = (Vec::new(), Vec::new());
         for thread in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
             let name = std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
-            // The fields after the name, which is in parentheses and may contain spaces: niceness is the 17th of them.
+            // Niceness is the 17th field after the name, which is in parentheses and may contain spaces.
             let Ok(stat) = std::fs::read_to_string(thread.path().join("stat")) else { continue };
             let niceness: i32 = stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().parse().unwrap();
             if name.starts_with("rocksdb:low") {

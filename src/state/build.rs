@@ -1,12 +1,16 @@
 //! Builds table files from bulk loads and frozen memtables, on separate threads.
 //!
-//! [`Builders`] sort the records and write them to a file in the store's folder; the store ingests the files in the
-//! order in which they were submitted, so that the later record of a key wins. Until it is ingested, a file has a name
-//! that RocksDB does not use.
+//! A **table file** is a file of sorted records in RocksDB's format. A **load** has the changelog's records with which
+//! a restore brings a store up to date. A **frozen memtable** is a full hash table of the last commits.
 //!
-//! **Invariants**: no file of a load contains a position record. A crash may keep such a file and lose the meta written
-//! after it; the position record is written with the meta, and so is never ahead of it. A memtable's file contains the
-//! entries, the position record and the meta: it is ingested as a whole.
+//! [`Builders`] sort the records and write them to a file in the store's folder; the store **ingests** the files, which
+//! adds them to RocksDB's own, in the order in which they were submitted, so that the later record of a key wins. Until
+//! it is ingested, a file has a name that RocksDB does not use.
+//!
+//! **Invariants**: no file of a load contains a position record (how far the input was processed). A crash may keep
+//! such a file and lose the meta (how far the changelog was read) that is written after it; the position record is
+//! written with the meta, and so is never ahead of it. A memtable's file contains the entries, the position record and
+//! the meta: it is ingested as a whole.
 //!
 //! **Failure**: an error, even a panic, is returned when the store asks for the file. A store that is dropped waits for
 //! the file that is being written for it, and cancels builds that were not started: no thread writes into its folder
@@ -36,6 +40,7 @@ const BUILDERS_MAX: usize = 4;
 /// The builder threads, started when they are first needed.
 #[derive(Default)]
 pub(super) struct Builders {
+    /// Sends jobs to the threads.
     jobs: OnceLock<Sender<Job>>,
     /// Whether there are no threads, so that each file is built when it is submitted.
     is_threadless: bool,
@@ -48,6 +53,7 @@ type Work<T> = Box<dyn FnOnce() -> Result<T, Error> + Send>;
 
 /// A build whose outcome was not taken yet. Dropping it cancels the build.
 pub(super) struct PendingBuild<T> {
+    /// Shared with the job; `None` once a thread has begun the build.
     work: Arc<Mutex<Option<Work<T>>>>,
     outcome: Receiver<Result<T, Error>>,
 }
@@ -90,7 +96,7 @@ impl Builders {
 }
 
 impl<T> PendingBuild<T> {
-    /// The outcome; `None` if the build has not ended, unless `wait` is set.
+    /// Takes the outcome. If the build has not ended, waits for it if `wait` is set, and otherwise returns `None`.
     pub fn outcome(&self, wait: bool) -> Option<Result<T, Error>> {
         const NO_OUTCOME: &str = "builders send an outcome for each job";
         if wait {
@@ -118,7 +124,7 @@ impl<T> Drop for PendingBuild<T> {
     }
 }
 
-/// Starts the threads; they end when the sender is dropped.
+/// Starts the threads, which carry out the jobs that are sent to them; they end when the sender is dropped.
 fn start() -> io::Result<Sender<Job>> {
     let (jobs, job_receiver): (_, Receiver<Job>) = crossbeam_channel::unbounded();
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -142,9 +148,10 @@ fn catching_panics<T>(dir: &Path, work: Work<T>) -> Result<T, Error> {
 
 /// A load that was built.
 pub(super) enum BuiltLoad {
-    /// A file to be ingested, and a buffer with the position record, or empty, to be written with the meta.
+    /// A file to be ingested. The buffer is to be written with the meta: it holds the load's position record, or
+    /// nothing.
     File(TableFile, LoadBuffer),
-    /// The sorted records of a load that is too small for a file.
+    /// The sorted records of a load that is too small for a file: to be written with the meta.
     Records(LoadBuffer),
 }
 
@@ -171,7 +178,7 @@ pub(super) fn build_load(
 /// Builds a frozen memtable's file, for the store in `dir`.
 pub(super) fn build_memtable(table: &FrozenMemtable, (dir, options): (&Path, &Options)) -> Result<TableFile, Error> {
     let file = write_file((dir, options), |put| table.try_each_with_meta(put))?;
-    // Reads the file into the system's cache: RocksDB has dropped it from there, and lanes would wait for the disk.
+    // Reads the file into the system's cache: RocksDB has dropped it from there, and lookups would wait for the disk.
     let read_back = fs::File::open(&file.0).and_then(|mut written| io::copy(&mut written, &mut io::sink()));
     read_back.map_err(|error| Error::from_io(dir, &error))?;
     Ok(file)

@@ -1,17 +1,18 @@
-//! Decides which lookups put the blocks that they read into the block cache.
+//! Decides which lookups in a store put the blocks that they read into the block cache. A block is the piece of a file
+//! that RocksDB reads at once.
 //!
-//! If a state is much larger than the cache, most lookups of known keys read a block from a file. To cache that block,
-//! another one has to be evicted. The handles, lists and freed memory that this touches are cold in the processor's
-//! cache, so it takes a quarter of the lookup's time, for a block that is seldom read again before it is evicted
-//! itself. Therefore, once the cache is full, only one lookup in [`LOOKUPS_PER_FILL`] fills it. Blocks that are read
-//! often are cached soon nevertheless, and stay longer.
+//! If the stores are much larger than the cache, most lookups of known keys read a block from a file. To cache that
+//! block, another one has to be evicted. The handles, lists and freed memory that this touches are cold in the
+//! processor's cache, so caching takes a quarter of the lookup's time, for a block that is seldom read again before it
+//! is evicted itself. Therefore, once the cache is full, only one lookup in [`LOOKUPS_PER_FILL`] fills it. Blocks that
+//! are read often are cached soon nevertheless, and stay longer.
 //!
 //! **Failure**: none; caching a block changes only the time to read it. Blocks of filters and indexes are read by the
 //! same lookups: those of a new file are cached when the file is opened, or by the next lookup that fills the cache.
 
 use std::cell::Cell;
 
-/// One lookup of this many fills a full cache.
+/// One lookup in this many puts its blocks into a full cache.
 const LOOKUPS_PER_FILL: u64 = 8;
 /// 2^64 divided by the golden ratio. Its multiples, modulo 2^64, are spread evenly, and so is every regular subsequence
 /// of them.
@@ -26,12 +27,12 @@ pub(super) struct CacheFilling {
 }
 
 impl CacheFilling {
-    /// Whether the next lookup fills the cache. Calls `is_full`, which tells whether another block fits only after an
-    /// eviction, only now and then, because the check is slow.
+    /// Whether the next lookup puts its blocks into the cache. `is_full` says whether another block needs an eviction;
+    /// it is slow, and therefore called only now and then.
     pub fn fills_cache(&self, is_full: impl FnOnce() -> bool) -> bool {
         let number = self.lookups.get();
         self.lookups.set(number.wrapping_add(1));
-        // Not every eighth lookup: in batches of eight lookups, it would always be the same lookup of the batch.
+        // Not simply every eighth lookup: in batches of eight, that would always be the same lookup of the batch.
         let is_selected = number.wrapping_mul(GOLDEN) < u64::MAX / LOOKUPS_PER_FILL;
         if is_selected {
             self.is_full.set(is_full());

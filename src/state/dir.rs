@@ -1,9 +1,9 @@
 //! The state folder.
 //!
 //! ```text
-//! state_dir/                  0700 if ratchet created it
+//! state_dir/                  0700, unless it belongs to another user
 //!   .ratchet-state            the marker: ratchet may remove what is in the slots
-//!   slot-0/                   0700; one process at a time
+//!   slot-0/                   0700; the stores of one process
 //!     lock                    locked while the process lives
 //!     payments/               a topology
 //!       orders-3/             a task's store (topic and partition)
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Two processes with the same configuration take different slots. Nothing is ever removed except inside a slot of
-//! a marked folder; a folder that is neither empty nor marked is rejected.
+//! a folder that has the marker; a folder that is neither empty nor has the marker is rejected.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -45,7 +45,7 @@ const FILE_MODE: u32 = 0o600;
 #[derive(Clone, Debug)]
 pub struct StateDir {
     slot: PathBuf,
-    /// `None` for a slot that is not on a disk.
+    /// `None` for a slot that is not on a disk, as in a simulation.
     _lock: Option<Arc<FileLock>>,
 }
 
@@ -57,7 +57,7 @@ impl StateDir {
         folder::make(root).map_err(|error| Error::from_io(root, &error))?;
         let root = fs::canonicalize(root).map_err(|error| Error::from_io(root, &error))?;
         mark(&root)?;
-        // Not before: a rejected folder is left unchanged.
+        // Only now: a folder that `mark` rejects is left unchanged.
         folder::close(&root).map_err(|error| Error::from_io(&root, &error))?;
         for number in 0..SLOTS_MAX {
             let slot = root.join(format!("{SLOT_PREFIX}{number}"));
@@ -88,7 +88,7 @@ impl StateDir {
         Ok(locks)
     }
 
-    /// A slot that is not on a disk.
+    /// A slot that is not on a disk, and so is not locked: for a simulation.
     pub fn unlocked(slot: PathBuf) -> Self {
         Self { slot, _lock: None }
     }
@@ -105,8 +105,8 @@ impl StateDir {
     }
 }
 
-/// A file name for a topology or a topic. Names that are valid in Kafka are unchanged; any other character is escaped,
-/// so that no name leads out of the slot.
+/// A file name for a topology or a topic. Characters that Kafka allows in names are unchanged, except a dot at the
+/// start; all others are escaped. So no name leads out of the slot.
 pub(super) fn file_name(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     for (index, byte) in name.bytes().enumerate() {
@@ -119,7 +119,7 @@ pub(super) fn file_name(name: &str) -> String {
     escaped
 }
 
-/// Whether a folder has a slot's name.
+/// Whether this is the path of a slot, by its name.
 fn is_slot(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.strip_prefix(SLOT_PREFIX).is_some_and(|number| number.parse::<u32>().is_ok())
@@ -130,7 +130,7 @@ pub(super) fn create_dir(dir: &Path) -> Result<(), Error> {
     folder::make(dir).and_then(|()| folder::close(dir)).map_err(|error| Error::from_io(dir, &error))
 }
 
-/// Marks `root` as a state folder if it is empty; an error if it is neither empty nor marked.
+/// Writes the marker into `root` if the folder is empty; an error if it is neither empty nor has the marker.
 fn mark(root: &Path) -> Result<(), Error> {
     let marker = root.join(MARKER_FILE);
     if marker.exists() {
@@ -159,8 +159,8 @@ pub(super) fn free_bytes(dir: &Path) -> Result<u64, Error> {
     folder::free_bytes(dir).map_err(|error| Error::from_io(dir, &error))
 }
 
-/// Checks that `dir`, which must exist, is inside a slot of a marked state folder; returns its path without symbolic
-/// links. Links are followed first, so that no folder outside the state folder is removed.
+/// Checks that `dir`, which must exist, is inside a slot of a state folder with the marker; returns its path without
+/// symbolic links. Links are followed first, so that no folder outside the state folder is removed.
 pub(super) fn removable_path(dir: &Path) -> Result<PathBuf, Error> {
     let real_path = fs::canonicalize(dir).map_err(|error| Error::from_io(dir, &error))?;
     // The marker must be at least two folders above: `dir` is neither the state folder itself nor a slot.
@@ -187,7 +187,8 @@ pub(super) fn sync(folder: &Path) -> Result<(), Error> {
     synced.map_err(|error| Error::from_io(folder, &error))
 }
 
-/// The folders of a topology's tasks, in all slots of the state folder `root`.
+/// The folders of a topology's tasks, in all slots of the state folder `root`; `topology` is the topology's folder
+/// name.
 pub(super) fn task_folders(root: &Path, topology: &str) -> Result<Vec<PathBuf>, Error> {
     let mut folders = Vec::new();
     for slot in entries(root)? {
@@ -198,7 +199,7 @@ pub(super) fn task_folders(root: &Path, topology: &str) -> Result<Vec<PathBuf>, 
     Ok(folders)
 }
 
-/// The entries of a folder; none if it does not exist.
+/// The paths of the files and folders in a folder; none if it does not exist.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let to_error = |error: io::Error| Error::from_io(folder, &error);
     let entries = match fs::read_dir(folder) {

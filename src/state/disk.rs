@@ -1,8 +1,15 @@
 //! The storage beneath stores: RocksDB on this machine's disk (`rocks`), or a simulation's substitute.
 //!
-//! [`Store`](super::Store) and [`aside`](super::aside) depend on these promises of a disk: a write is atomic, writes
-//! reach the disk in order, flushed writes, renamed folders and synced folders survive a crash, and a folder is never
-//! renamed onto another store.
+//! [`Store`](super::Store) and [`aside`](super::aside) depend on these promises of a disk:
+//!
+//! - A write is atomic, and writes reach the disk in order.
+//! - Flushed writes, renamed folders and synced folders survive a crash.
+//! - A folder is never renamed onto another store.
+//!
+//! A store's **meta** says how far the store has got in the changelog, from which it can be rebuilt. A **load** is what
+//! a restore has read of the changelog. Loads, and **frozen memtables** (full tables of the last commits), are
+//! **pending** until they are in the store; a large one becomes a **table file** first, which the store then
+//! **ingests**.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,14 +19,14 @@ pub use super::records::{Put, Records};
 use super::{Error, LoadBuffer};
 use crate::format::StoreMeta;
 
-/// Which pending loads and memtables [`Files::ingest_pending`] brings into a store.
+/// Which pending loads and memtables [`Files::ingest_pending`] brings into a store, always in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ingest {
     /// Those whose files are ready.
     Ready,
-    /// Those whose files are ready, and a memtable whose last attempt failed.
+    /// Those whose files are ready, and a memtable for which the last attempt failed: it is tried again.
     Retry,
-    /// All of them: waits for their files.
+    /// All of them: waits for files that are not ready.
     All,
 }
 
@@ -29,7 +36,7 @@ pub trait Disk: Send + Sync {
     /// has to be rebuilt.
     fn open(&self, dir: &Path) -> Result<Box<dyn Files>, Error>;
 
-    /// Opens the store in `dir` read-only, in its state on the disk; `None` if it was not created yet.
+    /// Opens the store in `dir` read-only, as it is on the disk; `None` if it was not created yet.
     fn open_to_read(&self, dir: &Path) -> Result<Option<Box<dyn Read>>, Error>;
 
     /// Whether `dir` exists.
@@ -44,7 +51,7 @@ pub trait Disk: Send + Sync {
     /// Removes the files of an interrupted [`Files::copy`] to the folder `to`.
     fn remove_unfinished(&self, to: &Path) -> Result<(), Error>;
 
-    /// Makes the creation and renaming of stores in `folder` durable.
+    /// Makes durable that stores in `folder` were created or renamed.
     fn sync(&self, folder: &Path) -> Result<(), Error>;
 
     /// The folders of a topology's tasks, in all slots of the state folder `root`; `topology` is the topology's folder
@@ -80,7 +87,7 @@ pub trait Files: Read + Send {
     /// See [`Store::get_sorted`](super::Store::get_sorted).
     fn get_sorted(&self, keys: &[&[u8]], on_value: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<(), Error>;
 
-    /// Writes `records`, which take `bytes`, and then `meta`, atomically.
+    /// Writes `records`, whose size is `bytes`, and `meta`, atomically.
     fn write(&mut self, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Result<(), Error>;
 
     /// Flushes all writes to the disk.
@@ -100,16 +107,17 @@ pub trait Files: Read + Send {
     fn add_memtable(&mut self, table: Arc<FrozenMemtable>) -> Result<(), Error>;
 
     /// Brings pending loads or memtables into the store; returns how many are still pending. After an error, the
-    /// memtable that failed and all later ones stay pending; the error is that of the last attempt.
+    /// memtable that failed and all later ones stay pending, and the failed one is tried again only with
+    /// [`Ingest::Retry`] or [`Ingest::All`].
     fn ingest_pending(&mut self, mode: Ingest) -> Result<usize, Error>;
 
-    /// Drops the pending loads.
+    /// Drops the pending loads: they do not get into the store.
     fn drop_loads(&mut self);
 
-    /// Ends loading: compactions run as usual again.
+    /// Ends the loads of a restore: compactions run as usual again.
     fn end_load(&mut self) -> Result<(), Error>;
 
-    /// Whether the store is empty, without even a meta.
+    /// Whether the store has nothing at all, not even a meta.
     fn is_empty(&self) -> Result<bool, Error>;
 
     /// See [`Store::entries_estimate`](super::Store::entries_estimate).

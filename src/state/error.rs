@@ -1,4 +1,5 @@
-//! Errors of stores and of the state folder, distinguished by what has to be done about them.
+//! Errors of stores and of the state folder, distinguished by what has to be done about them. A **slot** is the folder
+//! of one process in the state folder; a store can be rebuilt from a topic, its **changelog**.
 //!
 //! RocksDB's C interface returns errors as text only, so they are distinguished by the words that its
 //! `Status::ToString` and the operating system's `strerror` put into them.
@@ -81,8 +82,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a later start may succeed without a change to this program's input: another process may have ended, or
-    /// the disk may have space again.
+    /// Whether a later start may succeed although nobody has changed settings, permissions or topics: another process
+    /// may have ended, or the disk may have space again.
     pub fn may_pass(&self) -> bool {
         !matches!(
             self,

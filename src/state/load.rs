@@ -1,7 +1,10 @@
-//! The buffer of a bulk load: changelog records that a restore has read and the store has not yet ingested.
+//! The buffer of a bulk load: records of a store's changelog that a restore has read and the store does not have yet.
+//!
+//! The **changelog** is a topic from which the store can be rebuilt: its records are those of the store, and a
+//! tombstone, a record without a value, deletes its key. The **position record** says how far the input was processed.
 //!
 //! Records are only appended here; sorting once per load is cheaper than finding the previous record of each
-//! key. A large load becomes a table file that RocksDB ingests unchanged, bypassing its write buffers (measured
+//! key. A large load becomes a table file that RocksDB adds to its own unchanged, bypassing its write buffers (measured
 //! at five times the speed of the next best way); for a small load a file would not pay. [`super::build`] sorts the
 //! records and writes the file.
 
@@ -23,7 +26,7 @@ pub struct LoadBuffer {
     bound: Option<Box<dyn BufferBound>>,
 }
 
-/// The bound of a buffer; dropped with the buffer.
+/// The bound on a buffer; dropped with the buffer.
 pub trait BufferBound: Send + Sync {
     /// Whether this many more records of typical size fit into `buffer`.
     fn has_room(&self, buffer: &LoadBuffer, records: usize) -> bool;
@@ -144,6 +147,7 @@ impl LoadBuffer {
         Some(entry.value(&self.bytes))
     }
 
+    /// The index of the record of `key`. The records must be [sorted](LoadBuffer::sort).
     fn find(&self, key: &[u8]) -> Option<usize> {
         let head = key_head(key);
         let compare = |entry: &Entry| entry.head.cmp(&head).then_with(|| entry.key(&self.bytes).cmp(key));
@@ -168,10 +172,11 @@ impl LoadBuffer {
     pub fn sort(&mut self, dir: &Path) -> Result<(), Error> {
         let Self { entries, bytes, .. } = self;
         entries.sort_unstable_by(|a, b| {
-            let (first, later) = if sabotage::is_on(Sabotage::LoadOldestWins) { (b, a) } else { (a, b) };
-            a.head.cmp(&b.head).then_with(|| a.key(bytes).cmp(b.key(bytes))).then(later.start.cmp(&first.start))
+            // Of records with the same key, the latest comes first, except under a deliberate fault for tests.
+            let (one, other) = if sabotage::is_on(Sabotage::LoadOldestWins) { (b, a) } else { (a, b) };
+            a.head.cmp(&b.head).then_with(|| a.key(bytes).cmp(b.key(bytes))).then(other.start.cmp(&one.start))
         });
-        // Of equal keys, the first entry is kept, which is the latest record.
+        // Keeps the first entry of each key.
         entries.dedup_by(|entry, kept| entry.head == kept.head && entry.key(bytes) == kept.key(bytes));
         if self.find(STORE_META_KEY).is_some() {
             return Err(Error::ReservedKey { path: dir.to_owned() });

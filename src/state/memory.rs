@@ -1,6 +1,10 @@
 //! The memory and the threads that all stores of a process share: one block cache, one budget of write buffers charged
-//! to the cache, one budget of memtables, for which the cache shrinks, and RocksDB's few background threads. Also the
-//! options with which every store is opened.
+//! to the cache, budgets of memtables and of load buffers, for which the cache shrinks, and RocksDB's few background
+//! threads. Also the options with which every store is opened.
+//!
+//! A **memtable** is a hash table of a store's last commits, which later becomes a file; RocksDB's own, the **write
+//! buffers**, take only what is too small for a file. A **load buffer** has records of a changelog, from which a store
+//! is restored.
 //!
 //! The options are tuned for many small stores whose lookups mostly miss: a task's typical lookup is for an identity
 //! that it has never seen, and a worker may have hundreds of tasks.
@@ -20,45 +24,48 @@ use super::disk::Disk;
 use super::load::{BufferBound, LoadBuffer};
 use super::memtable::{MemtableBounds, MemtableBudget};
 
-/// The memtables' fraction of the memory is 1 / this; a larger fraction would mean fewer, larger files.
-const MEMTABLES_SHARE: usize = 4;
+/// All memtables together may take 1 / this of the memory; a larger fraction would mean fewer, larger files.
+const ALL_MEMTABLES_SHARE: usize = 4;
 /// The bounds of one memtable's size, whatever its store's share is. A larger memtable takes too long to write when the
 /// store is closed.
-const MEMTABLE_BYTES: RangeInclusive<usize> = 64 << 10..=64 << 20;
-/// The most changelog records in all active memtables. They are read again after a crash, which takes well below a
-/// second.
-const MEMTABLES_RECORDS: usize = 2_000_000;
+const MEMTABLE_BYTES_RANGE: RangeInclusive<usize> = 64 << 10..=64 << 20;
+/// The most changelog records in the memtables that accept commits, in all stores together. They are read again after a
+/// crash, which takes well below a second.
+const ALL_MEMTABLES_RECORDS_MAX: usize = 2_000_000;
 /// The bounds of one memtable's changelog records. A lower minimum would make many small files if there are many
 /// stores, and these are hardly ever all busy at the same time.
-const MEMTABLE_RECORDS: RangeInclusive<usize> = 32_000..=500_000;
+const MEMTABLE_RECORDS_RANGE: RangeInclusive<usize> = 32_000..=500_000;
 /// The cache shrinks for memtables in steps of this size.
-const MEMTABLES_STEP: usize = 1 << 20;
-/// The fraction for RocksDB's own write buffers, which take loads and memtables too small for a file, is 1 / this.
-const WRITE_BUFFERS_SHARE: u64 = 8;
-/// One store's fraction of the memory before it flushes.
+const MEMTABLES_BYTES_STEP: usize = 1 << 20;
+/// RocksDB's write buffers of all stores together may take 1 / this of the memory.
+const ALL_WRITE_BUFFERS_SHARE: u64 = 8;
+/// A store flushes its write buffer when the buffer takes 1 / this of the memory, within the bounds below.
 const WRITE_BUFFER_SHARE: u64 = 64;
 const WRITE_BUFFER_BYTES_MIN: u64 = 1 << 20;
 const WRITE_BUFFER_BYTES_MAX: u64 = 16 << 20;
 /// The allocation step of RocksDB's write buffers; its default (1 MiB) would take a quarter of a gigabyte for 256
 /// stores with one entry each.
 const ARENA_BLOCK_BYTES: usize = 64 << 10;
-/// One table file's fraction of the memory is 1 / this. A compaction keeps up to 30 % of a file's size in memory while
-/// it writes the file (8 bytes of each entry for the filter, and the index twice), and no budget counts that memory.
+/// A table file that a compaction writes may be 1 / this of the memory, within the bounds below. A compaction keeps up
+/// to 30 % of a file's size in memory while it writes the file (8 bytes of each entry for the filter, and the index
+/// twice), and no budget counts that memory.
 const FILE_SHARE: u64 = 4;
 const FILE_BYTES_MIN: u64 = 16 << 20;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// The total size of the table files that one store keeps open: about 2 GB of entries. Other files are opened when they
 /// are read.
 const OPEN_FILES_BYTES: u64 = 48 * FILE_BYTES_MAX;
-/// Bits of the full-key filter per entry: one in a hundred lookups of an unknown identity reads a block.
+/// The bits per entry of a file's filter, which tells most keys that the file does not have: one in a hundred lookups
+/// of an unknown identity reads a block.
 const FILTER_BITS: f64 = 10.0;
 /// How aggressively blocks of replaced files are evicted from the cache: the value that RocksDB's authors intend as the
 /// default.
 const UNCACHE: &str = "uncache_aggressiveness=300";
-/// The cache counts as full from 1 / this below its size on, because its shards fill unevenly.
+/// The cache counts as full once less than 1 / this of its size is free, because its parts fill unevenly.
 const CACHE_FULL_SHARE: usize = 8;
-/// The most files in level 0: every miss checks the filter of each, so beyond this number writes wait for a compaction.
-/// A load leaves some dozens of files, and later writes need not wait until those are merged.
+/// The most files in level 0, of the files that no compaction has merged yet: every miss (a lookup of an unknown key)
+/// checks the filter of each, so beyond this number writes wait for a compaction. A load leaves some dozens of files,
+/// and later writes need not wait until those are merged.
 const LEVEL_ZERO_FILES_MAX: i32 = 256;
 const LOG_BYTES_MAX: usize = 1 << 20;
 const MANIFEST_BYTES_MAX: usize = 4 << 20;
@@ -72,7 +79,7 @@ pub(super) const COMPACTION_THREADS: i32 = 2;
 const STORE_JOBS: i32 = 1 + COMPACTION_THREADS;
 const _: () = assert!(STORE_JOBS / 4 <= 1);
 
-/// Loads may take at most 1 / this of the memory, since blocks are evicted for them.
+/// Load buffers may take at most 1 / this of the memory, since blocks are evicted for them.
 const LOADS_SHARE: usize = 2;
 /// The target number of load buffers: for several concurrent loads, each with a buffer to fill, and for buffers whose
 /// files are being built.
@@ -86,13 +93,13 @@ const LOAD_BUFFER_BYTES_MAX: usize = 64 << 20;
 const BUILD_SHARE: usize = 5;
 
 /// One memory budget for all stores of a process: the block cache, the write buffers inside it, and the memtables and
-/// load buffers, for which the cache shrinks. It also determines the disk of the stores. Cheap to clone; all clones are
-/// the same budget.
+/// load buffers, for which the cache shrinks. It also decides on which [`Disk`] the stores are: this machine's, or a
+/// simulation's. Cheap to clone; all clones are the same budget.
 #[derive(Clone)]
 pub struct Memory(Arc<dyn Disk>);
 
 impl Memory {
-    /// A budget of `bytes` for all stores together, on this machine's disk. It is enforced by evicting blocks and
+    /// A budget of `bytes` for all stores together, on this machine's disk. It is kept to by evicting blocks and
     /// flushing write buffers, not by rejecting writes: the memory in use may exceed it.
     pub fn new(bytes: u64) -> Self {
         Self::with_disk(Arc::new(RocksMemory::new(bytes, Builders::default())))
@@ -141,9 +148,10 @@ pub(super) struct RocksMemory {
     cache: Cache,
     loads: Arc<Loads>,
     memtables: Arc<MemtableBudget>,
-    buffers: WriteBufferManager,
+    write_buffers: WriteBufferManager,
     /// `None` if RocksDB cannot create an environment; its stores then use the default one.
     env: Option<Env>,
+    /// The size at which one store flushes its write buffer.
     write_buffer_bytes: usize,
     /// The target size of the table files that compactions write.
     file_bytes: u64,
@@ -154,10 +162,13 @@ impl RocksMemory {
     pub fn new(bytes: u64, builders: Builders) -> Self {
         let to_usize = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let cache = Cache::new_lru_cache(to_usize(bytes));
-        let buffers_bytes = (bytes / WRITE_BUFFERS_SHARE).max(WRITE_BUFFER_BYTES_MIN);
-        // Writers are not stalled: a lane that has committed to Kafka must be able to apply the overlay.
-        let buffers =
-            WriteBufferManager::new_write_buffer_manager_with_cache(to_usize(buffers_bytes), false, cache.clone());
+        let all_write_buffers_bytes = (bytes / ALL_WRITE_BUFFERS_SHARE).max(WRITE_BUFFER_BYTES_MIN);
+        // Full buffers do not stall writers: what was committed to Kafka must get into the store.
+        let write_buffers = WriteBufferManager::new_write_buffer_manager_with_cache(
+            to_usize(all_write_buffers_bytes),
+            false,
+            cache.clone(),
+        );
         let env = Env::new().ok().map(|mut env| {
             env.set_high_priority_background_threads(FLUSH_THREADS);
             env.set_low_priority_background_threads(COMPACTION_THREADS);
@@ -167,12 +178,13 @@ impl RocksMemory {
         let write_buffer_bytes = (bytes / WRITE_BUFFER_SHARE).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
         let blocks = Arc::new(BlockCache::new(cache.clone(), to_usize(bytes)));
         let loads = Arc::new(Loads::new(Arc::clone(&blocks), to_usize(bytes), builders));
-        let memtable_bytes = MemtableBounds { total: to_usize(bytes) / MEMTABLES_SHARE, table: MEMTABLE_BYTES };
-        let records = MemtableBounds { total: MEMTABLES_RECORDS, table: MEMTABLE_RECORDS };
+        let memtable_bytes =
+            MemtableBounds { total: to_usize(bytes) / ALL_MEMTABLES_SHARE, table: MEMTABLE_BYTES_RANGE };
+        let records = MemtableBounds { total: ALL_MEMTABLES_RECORDS_MAX, table: MEMTABLE_RECORDS_RANGE };
         let memtables = MemtableBudget::new(memtable_bytes, records, move |used| blocks.reserve_for_memtables(used));
         let (memtables, write_buffer_bytes) = (Arc::new(memtables), to_usize(write_buffer_bytes));
         let file_bytes = (bytes / FILE_SHARE).clamp(FILE_BYTES_MIN, FILE_BYTES_MAX);
-        Self { cache, loads, memtables, buffers, env, write_buffer_bytes, file_bytes }
+        Self { cache, loads, memtables, write_buffers, env, write_buffer_bytes, file_bytes }
     }
 
     /// The budget of the memtables.
@@ -180,12 +192,12 @@ impl RocksMemory {
         &self.memtables
     }
 
-    /// A share of the budget for a load's buffer; `None` while other loads have the whole budget.
+    /// A share of the budget, for one load buffer; `None` while other loads have the whole budget.
     pub fn load_buffer_share(&self) -> Option<LoadBufferShare> {
         Loads::take_buffer(&self.loads)
     }
 
-    /// The cache's used memory in bytes, write buffers included.
+    /// The memory that the cache uses, in bytes, write buffers included.
     pub fn cache_bytes(&self) -> usize {
         self.cache.get_usage()
     }
@@ -212,7 +224,7 @@ impl RocksMemory {
             options.set_env(env);
         }
         options.set_block_based_table_factory(&self.table_options());
-        options.set_write_buffer_manager(&self.buffers);
+        options.set_write_buffer_manager(&self.write_buffers);
         options.set_write_buffer_size(self.write_buffer_bytes);
         options.set_arena_block_size(ARENA_BLOCK_BYTES);
         // To open a store, RocksDB starts this many threads less one, even if there are no files. Its default is 16.
@@ -261,8 +273,9 @@ struct BlockCache {
     cache: Cache,
     /// The whole budget, which the cache has while loads and memtables need no memory.
     bytes: usize,
+    /// The memory that is reserved for load buffers.
     load_bytes: AtomicUsize,
-    /// A multiple of [`MEMTABLES_STEP`].
+    /// The memory that is reserved for memtables, a multiple of [`MEMTABLES_BYTES_STEP`].
     memtable_bytes: AtomicUsize,
 }
 
@@ -277,7 +290,7 @@ impl BlockCache {
     }
 
     fn reserve_for_memtables(&self, bytes: usize) {
-        let bytes = bytes.next_multiple_of(MEMTABLES_STEP);
+        let bytes = bytes.next_multiple_of(MEMTABLES_BYTES_STEP);
         if self.memtable_bytes.swap(bytes, Ordering::Relaxed) != bytes {
             self.resize_cache();
         }
@@ -296,7 +309,7 @@ impl BlockCache {
     }
 }
 
-/// The memory budget for loads.
+/// The memory budget for load buffers, all of which have the same size.
 struct Loads {
     buffer_bytes: usize,
     buffers_max: usize,
@@ -306,15 +319,17 @@ struct Loads {
 }
 
 impl Loads {
-    fn new(blocks: Arc<BlockCache>, cache_bytes: usize, builders: Builders) -> Self {
-        let bytes = cache_bytes / LOADS_SHARE;
+    fn new(blocks: Arc<BlockCache>, memory_bytes: usize, builders: Builders) -> Self {
+        let bytes = memory_bytes / LOADS_SHARE;
         let with_build_memory = |buffer_bytes: usize| buffer_bytes + buffer_bytes / BUILD_SHARE;
+        // A buffer, together with the memory for building its file, takes 1 / LOAD_BUFFERS of the loads' memory.
         let share = bytes / LOAD_BUFFERS * BUILD_SHARE / (BUILD_SHARE + 1);
         let buffer_bytes = share.clamp(LOAD_BUFFER_BYTES_MIN, LOAD_BUFFER_BYTES_MAX);
         let buffers_max = (bytes / with_build_memory(buffer_bytes)).max(LOAD_BUFFERS_MIN);
         Self { buffer_bytes, buffers_max, blocks, buffers_in_use: Mutex::new(0), builders }
     }
 
+    /// A share for one more buffer; `None` if the bound on buffers is reached.
     fn take_buffer(loads: &Arc<Self>) -> Option<LoadBufferShare> {
         let mut buffers_in_use = loads.buffers_in_use();
         (*buffers_in_use < loads.buffers_max).then(|| {
@@ -323,6 +338,7 @@ impl Loads {
         })
     }
 
+    /// Sets the number of buffers in use to `count` of it, and the memory that is reserved for them.
     fn set_buffers_in_use(&self, buffers_in_use: &mut usize, count: impl Fn(usize) -> usize) {
         *buffers_in_use = count(*buffers_in_use);
         self.blocks.reserve_for_loads(*buffers_in_use * (self.buffer_bytes + self.buffer_bytes / BUILD_SHARE));

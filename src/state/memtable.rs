@@ -1,13 +1,14 @@
 //! The memtable of a store: hash tables of the commits that are not in the store's files yet.
 //!
-//! Commits go into the active table. When that table is full, it is frozen: the files ingest it as a whole, with the
-//! meta of its last commit, and until they have, lookups still search it. So the disk always holds the state after some
-//! commit. After a crash, the records of tables that were not ingested are read again from the changelog; therefore the
-//! number of changelog records in them is bounded, too. The table that was ingested last stays as a cache while there
-//! is memory for it, so that a hot set is not read from the files after each freeze.
+//! Commits go into the **active** table. When that table is full, it is **frozen**, and is **pending** until the
+//! store's files have **ingested** it as a whole, with the **meta** of its last commit (up to where the changelog was
+//! applied); until then lookups still search it. So the disk always holds the state after some commit. After a crash,
+//! the records of tables that were not ingested are read again from the changelog, the topic with all that was
+//! committed; therefore the number of changelog records in them is bounded, too. The table that was ingested last stays
+//! as a cache while there is memory for it, so that keys in frequent use are not read from the files after each freeze.
 //!
-//! RocksDB has a memtable of its own, a sorted list in which each write searches for its place. It is used only for
-//! loads and memtables that are too small for a table file.
+//! RocksDB has a memtable of its own, a sorted list in which each write searches for its place. RocksDB's is used only
+//! for bulk loads and for frozen tables that are too small for a file.
 //!
 //! All memtables of a process share a [`MemtableBudget`].
 
@@ -22,10 +23,9 @@ use super::records::Put;
 use crate::format::{STORE_META_KEY, StoreMeta};
 use crate::sabotage::{self, Sabotage};
 
-/// The most frozen tables of a store that may be pending, that is, not in its files. A commit that would freeze one
-/// more waits.
+/// The most frozen tables of a store that may be pending. A commit that would freeze one more waits.
 const PENDING_MAX: usize = 2;
-/// One store's share of the budget is for its active table and the table frozen before.
+/// A store's share of the bytes is for this many tables: the active one, and the one that was frozen before.
 const TABLES_PER_STORE: usize = 2;
 
 /// A table that accepts no more writes.
@@ -67,9 +67,10 @@ pub(super) struct Memtable {
     /// The meta of the last commit in the active table; `None` if that table has no commit.
     meta: Option<StoreMeta>,
     /// The number of changelog records that went into the active table.
-    records: usize,
-    /// The frozen tables, oldest first. The last `pending` of them are not in the files yet.
+    record_count: usize,
+    /// The frozen tables, oldest first.
     frozen: VecDeque<Arc<FrozenMemtable>>,
+    /// How many of the frozen tables are pending: the last ones.
     pending: usize,
     /// The bytes that the budget counts for this memtable.
     charged_bytes: usize,
@@ -80,10 +81,10 @@ impl Memtable {
     pub fn new(budget: Arc<MemtableBudget>) -> Self {
         budget.stores.fetch_add(1, Ordering::Relaxed);
         let (active, frozen) = (Overlay::new(), VecDeque::new());
-        Self { budget, active, meta: None, records: 0, frozen, pending: 0, charged_bytes: 0 }
+        Self { budget, active, meta: None, record_count: 0, frozen, pending: 0, charged_bytes: 0 }
     }
 
-    /// The newest meta; `None` if the files have it.
+    /// The meta of the last commit; `None` if the files have it.
     pub fn meta(&self) -> Option<&StoreMeta> {
         let pending_table = self.frozen.back().filter(|_| self.pending > 0);
         self.meta.as_ref().or_else(|| pending_table.map(|frozen| frozen.meta()))
@@ -100,6 +101,7 @@ impl Memtable {
         Overlay::get_first_of_each(self.newest_first(), keys, on_value);
     }
 
+    /// All tables; a deliberate fault for tests leaves the frozen ones out.
     fn newest_first(&self) -> impl Iterator<Item = &Overlay> + Clone {
         let frozen = self.frozen.iter().rev().filter(|_| !sabotage::is_on(Sabotage::FrozenNotAsked));
         [&self.active].into_iter().chain(frozen.map(|frozen| &frozen.records))
@@ -110,24 +112,24 @@ impl Memtable {
         self.active.is_empty() && self.frozen.is_empty()
     }
 
-    /// Adds a commit.
+    /// Adds a commit: the transaction's writes and the meta after it.
     pub fn put(&mut self, overlay: &Overlay, meta: &StoreMeta) {
         self.active.put_all(overlay);
-        self.records += overlay.len();
+        self.record_count += overlay.len();
         self.meta = Some(meta.clone());
         self.update_budget();
     }
 
     /// Adds records, at most one for each key, and their meta.
     pub fn put_each<'a>(&mut self, records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>, meta: &StoreMeta) {
-        self.active.put_each(records.inspect(|_| self.records += 1));
+        self.active.put_each(records.inspect(|_| self.record_count += 1));
         self.meta = Some(meta.clone());
         self.update_budget();
     }
 
     /// Whether the active table is full and has to be frozen.
     pub fn is_full(&self) -> bool {
-        self.budget.is_full(self.active.memory_bytes(), self.records)
+        self.budget.is_full(self.active.memory_bytes(), self.record_count)
     }
 
     /// Whether no further table may become pending.
@@ -141,20 +143,20 @@ impl Memtable {
         // The next table will become as large, and then need not grow.
         let next = Overlay::with_capacity_of(&self.active);
         let frozen = Arc::new(FrozenMemtable { records: std::mem::replace(&mut self.active, next), meta });
-        self.records = 0;
+        self.record_count = 0;
         self.frozen.push_back(Arc::clone(&frozen));
         self.pending += 1;
         self.trim();
         Some(frozen)
     }
 
-    /// Records that the files lack only the last `count` frozen tables.
+    /// Notes that only the last `count` frozen tables are still pending.
     pub fn set_pending(&mut self, count: usize) {
         self.pending = count;
         self.trim();
     }
 
-    /// Drops the tables that are in the files, except the last one while there is memory for it.
+    /// Drops the frozen tables that are in the files, except the last one while there is memory for it.
     fn trim(&mut self) {
         while self.frozen.len() > self.pending + 1 {
             self.frozen.pop_front();
@@ -165,7 +167,7 @@ impl Memtable {
         }
     }
 
-    /// Drops all tables that are in the files.
+    /// Drops all frozen tables that are in the files.
     pub fn drop_ingested(&mut self) {
         self.frozen.drain(..self.frozen.len() - self.pending);
         self.update_budget();
@@ -188,6 +190,7 @@ impl Memtable {
         self.newest_first().map(Overlay::memory_bytes).sum()
     }
 
+    /// Has the budget count the memory that the tables take now.
     fn update_budget(&mut self) {
         let bytes = self.bytes();
         self.budget.change(self.charged_bytes, bytes);
@@ -202,17 +205,17 @@ impl Drop for Memtable {
     }
 }
 
-/// The bound of all tables together, and the bounds of one table, whatever its share is.
+/// The bound of all stores' tables together, of which each gets an equal share, and the bounds of that share.
 #[derive(Clone, Debug)]
 pub struct MemtableBounds {
     /// The bound of all tables together.
     pub total: usize,
-    /// The bounds of one table.
+    /// The least and the greatest share of one table.
     pub table: RangeInclusive<usize>,
 }
 
 impl MemtableBounds {
-    /// The share of one of this many tables.
+    /// The share of each table if there are `tables` of them.
     fn share_of_table(&self, tables: usize) -> usize {
         (self.total / tables.max(1)).clamp(*self.table.start(), *self.table.end())
     }
@@ -223,8 +226,9 @@ pub struct MemtableBudget {
     bytes: MemtableBounds,
     /// The bounds of the changelog records in active tables, which are read again after a crash.
     records: MemtableBounds,
+    /// How many stores have a memtable.
     stores: AtomicUsize,
-    /// In bytes.
+    /// The bytes in use.
     used: AtomicUsize,
     /// Called with the number of bytes in use whenever it changes.
     on_change: Box<dyn Fn(usize) + Send + Sync>,
@@ -253,10 +257,12 @@ impl MemtableBudget {
         records >= self.records.share_of_table(stores) || bytes >= self.bytes.share_of_table(stores * TABLES_PER_STORE)
     }
 
+    /// Whether all tables together take more than their bound.
     fn is_exceeded(&self) -> bool {
         self.used_bytes() > self.bytes.total
     }
 
+    /// Counts `to` bytes for a memtable that has taken `from` bytes.
     fn change(&self, from: usize, to: usize) {
         if from == to {
             return;

@@ -1,5 +1,17 @@
 //! The state of tasks, in stores on this machine's disk: the only module that uses RocksDB for it.
 //!
+//! - A **task** is the work on one input partition; a **lane** is a thread with several tasks. A task's **store** has
+//!   an **entry** for each identity that is remembered, and the **position record**: how far the partition was
+//!   processed.
+//! - The **changelog** is a topic that has everything that was committed to the store. A **restore** reads it, and
+//!   brings the store up to date or rebuilds it; a **load** is what it writes to the store in bulk.
+//! - The store's **meta** says how far the store has applied the changelog, and which transaction it is the result of.
+//! - A **memtable** holds the last commits in memory. Once full, it is **frozen** and, unless it is small, becomes a
+//!   **table file**, which RocksDB **ingests**: adds to its own files.
+//! - A **slot** is the folder of one process in the state folder, which ratchet's **marker** file identifies.
+//!
+//! In this module:
+//!
 //! - [`StateDir`]: the folder in which a process keeps its stores
 //! - [`Store`]: a task's store; [`Overlay`]: a transaction's writes until Kafka has committed;
 //!   [`LoadBuffer`]: the changelog records that a restore has read; [`FrozenMemtable`]: a full memtable, within a
@@ -14,7 +26,7 @@
 //!   after Kafka has committed. So a store is never wiped for being unclean.
 //! - A store that is opened after a crash has exactly the state after some earlier commit, with the meta of that
 //!   commit; or its meta names no transaction, because it was being restored.
-//! - Nothing is removed except inside a slot of a marked state folder.
+//! - Nothing is removed except inside a slot of a state folder that has the marker.
 //!
 //! **Failure**: a store can always be rebuilt from the changelog. Therefore no call repairs anything: the [`Error`]
 //! says what is wrong, and whether the store has to be dropped and reopened ([`Error::Full`], [`Error::Io`]) or rebuilt

@@ -1,9 +1,10 @@
 //! A transaction's writes, in memory until Kafka has committed. Memtables have the same structure.
 //!
-//! A [`RecordBuffer`] holds the records one after the other, and a hash table holds their places, each beside its key's
-//! hash: a write allocates nothing, clearing keeps the memory for the next transaction, and a lookup reads memory
-//! twice. In large overlays many keys are looked up at a time, so that the processor waits for memory once for all of
-//! them.
+//! A [`RecordBuffer`] holds the records one after the other. The slots of a hash table hold the records' **places**
+//! (where they start in the buffer), each beside its key's hash. So a write allocates nothing, clearing keeps the
+//! memory for the next transaction, and a lookup reads memory twice. In large overlays many keys are looked up at a
+//! time, so that the processor waits for memory once for all of them: their memory is read first and the result given
+//! to [`black_box`], which keeps the compiler from leaving such reads out.
 //!
 //! All overlays of a process use the same hash function.
 
@@ -14,9 +15,9 @@ use super::record_buffer::RecordBuffer;
 
 /// How many keys are looked up at a time.
 const BLOCK: usize = 32;
-/// The slots of the smallest table, and the largest fraction of slots that is used: [`FILL_NUMERATOR`] /
-/// [`FILL_DENOMINATOR`].
+/// The number of slots in the smallest table.
 const SLOTS_MIN: usize = 16;
+/// The largest fraction of slots that is used is [`FILL_NUMERATOR`] / [`FILL_DENOMINATOR`].
 const FILL_NUMERATOR: usize = 7;
 const FILL_DENOMINATOR: usize = 10;
 /// If fewer than one slot in this many are used, only the used slots are cleared.
@@ -26,9 +27,10 @@ const SPARSE_SLOTS: usize = 16;
 #[derive(Default)]
 pub struct Overlay {
     /// Each used slot has a key's hash in the upper half and its record's place plus one in the lower half; a free slot
-    /// is 0. A key has the first slot that was free from its hash's home slot on, so that hashes nearly ascend.
+    /// is 0. A key's slot is the first one that was free, from its hash's home slot on; so the hashes nearly ascend.
     slots: Vec<u64>,
     records: RecordBuffer,
+    /// The number of used slots, and of keys.
     len: usize,
 }
 
@@ -52,6 +54,7 @@ fn place(slot: u64) -> u32 {
     slot as u32 - 1
 }
 
+/// The hash in a used slot.
 fn hash_of(slot: u64) -> KeyHash {
     KeyHash((slot >> 32) as u32)
 }
@@ -77,7 +80,7 @@ impl Overlay {
 
     /// Like [`Self::put`], with the key's hash. With a wrong hash the key would be neither found nor cleared.
     pub fn put_hashed(&mut self, hash: KeyHash, key: &[u8], value: Option<&[u8]>) {
-        let free = match self.probe(hash, |place| self.records.key(place) == key) {
+        let free_slot = match self.probe(hash, |place| self.records.key(place) == key) {
             ProbeResult::Found(place) => return self.records.set(place, value),
             ProbeResult::Free(at) => at,
         };
@@ -87,12 +90,12 @@ impl Overlay {
             self.grow();
             self.insert(slot);
         } else {
-            self.slots[free] = slot;
+            self.slots[free_slot] = slot;
         }
         self.len += 1;
     }
 
-    /// The index of the slot where the search for a hash starts.
+    /// A hash's home slot: the index of the slot where the search for the hash starts.
     fn home_slot(&self, hash: KeyHash) -> usize {
         ((u64::from(hash.0) * self.slots.len() as u64) >> 32) as usize
     }
@@ -116,7 +119,7 @@ impl Overlay {
         }
     }
 
-    /// Stores the slot of a new key.
+    /// Stores the contents of a new key's slot.
     fn insert(&mut self, slot: u64) {
         let mut at = self.home_slot(hash_of(slot));
         while self.slots[at] != 0 {
@@ -125,29 +128,30 @@ impl Overlay {
         self.slots[at] = slot;
     }
 
+    /// Doubles the number of slots.
     fn grow(&mut self) {
         let slot_count = (self.slots.len() * 2).max(SLOTS_MIN);
         let slots = std::mem::replace(&mut self.slots, vec![0; slot_count]);
         slots.into_iter().filter(|slot| *slot != 0).for_each(|slot| self.insert(slot));
     }
 
-    /// For each of these keys, at most [`BLOCK`], the place of the first record with the key's hash; `None` if the
-    /// overlay does not have the key. The processor fetches all slots, and then all records, at once. The table must
-    /// have slots.
+    /// For each of these keys, at most [`BLOCK`], the place of the first record with the key's hash, which may have
+    /// another key; `None` if there is no record with that hash. The processor fetches all slots, and then all records,
+    /// at once. The table must have slots.
     fn find_by_hash(&self, keys: &[Hashed<'_>]) -> [Option<u32>; BLOCK] {
         black_box(keys.iter().fold(0, |sum, (hash, _)| sum ^ self.slots[self.home_slot(*hash)]));
-        let mut first = [None; BLOCK];
-        for ((hash, _), first) in keys.iter().zip(&mut first) {
+        let mut first_places = [None; BLOCK];
+        for ((hash, _), first_place) in keys.iter().zip(&mut first_places) {
             if let ProbeResult::Found(place) = self.probe(*hash, |_| true) {
-                *first = Some(place);
+                *first_place = Some(place);
             }
         }
-        let touch = |sum, ((_, key), first): (&Hashed<'_>, &Option<u32>)| match first {
+        let touch = |sum, ((_, key), first_place): (&Hashed<'_>, &Option<u32>)| match first_place {
             Some(place) => sum ^ self.records.touch(*place, key.len()),
             None => sum,
         };
-        black_box(keys.iter().zip(&first).fold(0, touch));
-        first
+        black_box(keys.iter().zip(&first_places).fold(0, touch));
+        first_places
     }
 
     /// Makes the processor fetch the home slots of these hashes, all at once.
@@ -175,6 +179,7 @@ impl Overlay {
                 return;
             }
             if !self.is_empty() {
+                // Only to have the processor fetch them.
                 self.find_by_hash(&keys[..count]);
             }
             for ((hash, key), value) in keys[..count].iter().zip(values) {
@@ -223,27 +228,29 @@ impl Overlay {
         keys: &[Hashed<'_>],
     ) -> [Option<Option<&'a [u8]>>; BLOCK] {
         let mut values = [None; BLOCK];
-        let (mut wanted, mut places) = ([(KeyHash::default(), &[][..]); BLOCK], [0; BLOCK]);
+        // The keys that were not found yet, and their indices in `keys`.
+        let (mut wanted, mut indices) = ([(KeyHash::default(), &[][..]); BLOCK], [0; BLOCK]);
         for (at, key) in keys.iter().enumerate() {
-            (wanted[at], places[at]) = (*key, at);
+            (wanted[at], indices[at]) = (*key, at);
         }
         let mut remaining = keys.len();
         for overlay in overlays.filter(|overlay| !overlay.is_empty()) {
-            let first = overlay.find_by_hash(&wanted[..remaining]);
-            let mut missing = 0;
+            let first_places = overlay.find_by_hash(&wanted[..remaining]);
+            let mut still_missing = 0;
             for at in 0..remaining {
                 let (hash, key) = wanted[at];
-                let value = match first[at] {
+                let value = match first_places[at] {
                     Some(place) if overlay.records.key(place) == key => Some(overlay.records.value(place)),
-                    // Another key has the same hash.
+                    // The record is another key's with the same hash.
                     Some(_) => overlay.get_hashed(hash, key),
                     None => None,
                 };
-                values[places[at]] = value;
-                (wanted[missing], places[missing]) = (wanted[at], places[at]);
-                missing += usize::from(value.is_none());
+                values[indices[at]] = value;
+                // Kept for the next overlay, unless the value was found.
+                (wanted[still_missing], indices[still_missing]) = (wanted[at], indices[at]);
+                still_missing += usize::from(value.is_none());
             }
-            remaining = missing;
+            remaining = still_missing;
         }
         values
     }
@@ -255,7 +262,8 @@ impl Overlay {
 
     /// The records in the order of their keys.
     pub(super) fn in_order(&self) -> Ordered<'_> {
-        // A key's first 12 bytes, and its record's place: sorting numbers is far cheaper than comparing keys.
+        // A number for each record, its head: the key's first 12 bytes, and below them the record's place. Sorting
+        // numbers is far cheaper than comparing keys.
         let head = |place| {
             let (key, mut bytes) = (self.records.key(place), [0; 16]);
             let length = key.len().min(12);
@@ -281,8 +289,8 @@ impl Overlay {
         self.len == 0
     }
 
-    /// The size of the records in bytes: keys, values and their lengths, including values that were replaced by longer
-    /// ones.
+    /// The size of the records in bytes: keys, values and their lengths, and the former spaces of values that were
+    /// replaced by longer ones.
     pub fn bytes(&self) -> usize {
         self.records.len()
     }
@@ -330,6 +338,7 @@ type Entry<'a> = (&'a [u8], Option<&'a [u8]>);
 /// An overlay's records in the order of their keys.
 pub(super) struct Ordered<'a> {
     records: &'a RecordBuffer,
+    /// The records' heads in the order of the keys. The lower 32 bits of a head are its record's place.
     order: Vec<u128>,
 }
 
@@ -347,7 +356,8 @@ impl<'a> Ordered<'a> {
     }
 }
 
-/// The records of these heads. Their places are scattered, so the processor fetches a block of records at a time.
+/// The records of these heads, in this order. Their places are scattered, so the processor fetches a block of records
+/// at a time.
 fn entries_at<'a, 'b>(records: &'a RecordBuffer, order: &'b [u128]) -> impl Iterator<Item = Entry<'a>> + use<'a, 'b> {
     order.chunks(BLOCK).flat_map(move |block| {
         black_box(block.iter().fold(0, |sum, head| sum ^ records.touch(*head as u32, BLOCK)));

@@ -1,21 +1,22 @@
-//! A buffer of records in one byte vector. The lengths, key and value of a record are adjacent, so that a lookup by the
-//! record's place reads memory once.
+//! A buffer of records in one byte vector. A record is named by its **place**, its start in the buffer. Its lengths,
+//! key and value are adjacent, so that a lookup by place reads memory once.
 //!
 //! ```text
-//! key length, value length, space for the value | key | value
+//! key length, value length, length of the space for the value | key | space for the value
 //! ```
 //!
 //! A value that outgrows its space moves to the end of the buffer, as a record without a key, and its former space
-//! holds the new place.
+//! holds the place of that record.
 
-/// The size of a record's three lengths.
+/// The size of a record's header, its three lengths.
 const HEADER_BYTES: usize = 3 * NUMBER_BYTES;
+/// The size of a length, and of a place.
 const NUMBER_BYTES: usize = size_of::<u32>();
 /// The value length of a deleted key.
 const DELETED: u32 = u32::MAX;
 /// The key length of a record that only holds a moved value.
 const KEYLESS: u32 = u32::MAX;
-/// The bit in the length of the space that is set if the value has moved.
+/// The bit that is set in the length of a space if the value has moved out of it.
 const MOVED: u32 = 1 << 31;
 
 /// Records, in the order in which their keys were first written.
@@ -30,7 +31,7 @@ impl RecordBuffer {
     pub fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> u32 {
         let place = self.end_place();
         let value_length = value.map_or(DELETED, length);
-        // At least a place must fit.
+        // The place of a moved value must fit.
         let space = value.map_or(0, <[u8]>::len).max(NUMBER_BYTES);
         self.put_header(length(key), value_length, length_of(space));
         self.bytes.extend_from_slice(key);
@@ -53,8 +54,8 @@ impl RecordBuffer {
         let moved_place = self.end_place();
         self.put_header(KEYLESS, 0, value_length);
         self.put_value(value, value.len());
-        let (key_length, size) = (self.number(header), self.number(header + 2 * NUMBER_BYTES));
-        self.bytes[header + 2 * NUMBER_BYTES..][..NUMBER_BYTES].copy_from_slice(&(size | MOVED).to_le_bytes());
+        let (key_length, space_length) = (self.number(header), self.number(header + 2 * NUMBER_BYTES));
+        self.bytes[header + 2 * NUMBER_BYTES..][..NUMBER_BYTES].copy_from_slice(&(space_length | MOVED).to_le_bytes());
         self.bytes[header + HEADER_BYTES + key_length as usize..][..NUMBER_BYTES]
             .copy_from_slice(&moved_place.to_le_bytes());
     }
@@ -96,18 +97,19 @@ impl RecordBuffer {
         self.bytes[start] ^ self.bytes.get(start + HEADER_BYTES + key_length).copied().unwrap_or_default()
     }
 
-    /// The start and the length of the space for a record's value.
+    /// The start and the length of the space for a record's value, wherever it has moved.
     fn value_space(&self, place: u32) -> (usize, usize) {
         let place = place as usize;
         let start = place + HEADER_BYTES + self.number(place) as usize;
-        let size = self.number(place + 2 * NUMBER_BYTES);
-        if size & MOVED == 0 {
-            return (start, size as usize);
+        let space_length = self.number(place + 2 * NUMBER_BYTES);
+        if space_length & MOVED == 0 {
+            return (start, space_length as usize);
         }
-        let moved = self.number(start) as usize;
-        (moved + HEADER_BYTES, self.number(moved + 2 * NUMBER_BYTES) as usize)
+        let moved_place = self.number(start) as usize;
+        (moved_place + HEADER_BYTES, self.number(moved_place + 2 * NUMBER_BYTES) as usize)
     }
 
+    /// The length or place that is stored at this index.
     fn number(&self, at: usize) -> u32 {
         let bytes = self.bytes[at..].first_chunk().expect("a buffer holds whole records");
         u32::from_le_bytes(*bytes)
@@ -119,11 +121,13 @@ impl RecordBuffer {
         }
     }
 
+    /// Appends a value, and zeros up to the length of its space.
     fn put_value(&mut self, value: &[u8], space: usize) {
         self.bytes.extend_from_slice(value);
         self.bytes.resize(self.bytes.len() + space - value.len(), 0);
     }
 
+    /// The place of the next record.
     fn end_place(&self) -> u32 {
         place_at(self.bytes.len())
     }
@@ -149,6 +153,7 @@ impl RecordBuffer {
     }
 }
 
+/// The number of these bytes, as it is stored.
 fn length(bytes: &[u8]) -> u32 {
     length_of(bytes.len())
 }
@@ -158,6 +163,7 @@ fn length_of(bytes: usize) -> u32 {
     length.expect("keys and values are far below 2 GiB")
 }
 
+/// The place of the record that starts at this index.
 fn place_at(start: usize) -> u32 {
     u32::try_from(start).expect("a transaction or a memtable is bounded far below 4 GiB")
 }

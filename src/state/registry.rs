@@ -1,4 +1,5 @@
-//! The stores that this process has open: prevents two lanes from opening the same store.
+//! The stores that this process has open: prevents two of its lanes (threads that process partitions) from opening the
+//! same store.
 //!
 //! RocksDB's own lock would prevent that too, but with an error in the middle of opening. Here a lane can check, and
 //! check again until the previous holder has released the lock.

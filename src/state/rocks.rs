@@ -1,8 +1,13 @@
 //! RocksDB on this machine's disk: see [`super::disk`].
 //!
-//! There is no write-ahead log. A write batch goes whole into one write buffer, write buffers reach the disk in
-//! order, and all keys share them; table files reach the disk at once. A frozen memtable's file and every write batch
-//! contain the meta's key: so RocksDB flushes the earlier batches before it ingests the file.
+//! There are two ways into the database. A large load (changelog records that a restore has read) or frozen memtable (a
+//! full table of the last commits) becomes a **table file**, which RocksDB **ingests**: adds to its own files. A small
+//! one is written as a batch, together with the store's **meta** (how far the store has got in its changelog).
+//!
+//! There is no write-ahead log. A write batch goes whole into one of RocksDB's write buffers, write buffers reach the
+//! disk in order, and all keys share them; table files reach the disk at once. A frozen memtable's file and every write
+//! batch contain the meta's key: because of this overlap, RocksDB flushes the earlier batches before it ingests the
+//! file.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -35,13 +40,14 @@ use crate::logs;
 const GET_KEYS_MAX: usize = 512;
 /// A load or a memtable of at least this size becomes a table file.
 const INGEST_BYTES_MIN: usize = 2 << 20;
-/// From this number of table files in one load on, they are compacted during the load, since every lookup has to check
-/// each of them.
+/// From this number of table files in one restore on, they are compacted during the restore, since every lookup has to
+/// check each of them.
 const LOAD_FILES_MAX: usize = 64;
 /// The pause between two attempts at a write that waits for flushes and compactions.
 const STALL_STEP: Duration = Duration::from_millis(1);
+/// The most such pauses for one write: half a minute in all.
 const STALL_STEPS_MAX: u32 = 30_000;
-/// With less free space than this, failing background work is attributed to a lack of space.
+/// With less free space than this, a failure of RocksDB's background work is taken for a lack of space.
 const FREE_BYTES_MIN: u64 = 64 << 20;
 
 /// An open RocksDB database, with its pending loads and memtables.
@@ -50,20 +56,23 @@ pub(super) struct Rocks {
     /// before the other fields, since their builds use the folder.
     loads: VecDeque<(PendingBuild<BuiltLoad>, StoreMeta)>,
     /// Memtables that are not in the database yet, in order; empty while there are loads. Dropped before `db`, too.
-    tables: VecDeque<(Arc<FrozenMemtable>, BuildState)>,
-    /// The number of table files of the current load; `None` if compactions run as usual.
+    memtables: VecDeque<(Arc<FrozenMemtable>, BuildState)>,
+    /// The number of table files that loads of the current restore have become; `None` before the first, and without a
+    /// restore.
     load_files: Option<usize>,
     db: DB,
     dir: PathBuf,
     memory: RocksMemory,
     cache_filling: CacheFilling,
+    /// A load or a memtable of at least this size becomes a table file.
     ingest_bytes_min: usize,
 }
 
 /// The state of a memtable's file.
 enum BuildState {
-    /// The memtable is too small for a file, and is written instead.
+    /// The memtable is too small for a file, and is written as a batch instead.
     Small,
+    /// The file is being built, or waits to be ingested.
     UnderWay(PendingBuild<TableFile>),
     /// Building, ingesting or writing the memtable has failed.
     Failed,
@@ -74,7 +83,7 @@ fn column_family(db: &DB) -> &ColumnFamily {
     db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).expect("a store is opened with its column family")
 }
 
-/// Ingests a file into `db`, whose folder is `dir`.
+/// Adds a table file to `db`, whose folder is `dir`.
 fn ingest(db: &DB, dir: &Path, file: &TableFile) -> Result<(), Error> {
     let mut options = IngestExternalFileOptions::default();
     // Hard-linked into place, not copied.
@@ -110,11 +119,11 @@ impl Rocks {
     }
 
     fn new(db: DB, dir: PathBuf, memory: RocksMemory) -> Self {
-        let (loads, tables, cache_filling) = (VecDeque::new(), VecDeque::new(), CacheFilling::default());
-        Self { loads, tables, load_files: None, db, dir, memory, cache_filling, ingest_bytes_min: INGEST_BYTES_MIN }
+        let (loads, memtables, cache_filling) = (VecDeque::new(), VecDeque::new(), CacheFilling::default());
+        Self { loads, memtables, load_files: None, db, dir, memory, cache_filling, ingest_bytes_min: INGEST_BYTES_MIN }
     }
 
-    /// Ingests the loads that are built; with `wait`, all loads.
+    /// Ingests or writes the loads that are built; with `wait`, all loads, waiting for them.
     fn ingest_loads(&mut self, wait: bool) -> Result<(), Error> {
         while let Some(outcome) = self.loads.front().and_then(|(first, _)| first.outcome(wait)) {
             let (_, meta) = self.loads.pop_front().expect("the queue has a first load");
@@ -133,20 +142,20 @@ impl Rocks {
         Ok(())
     }
 
-    /// Ingests or writes the memtables that are ready, or all of them. A memtable for which that fails stays the first
-    /// one.
+    /// Ingests or writes the memtables that `mode` says, in order. A memtable for which that fails stays the first one.
     fn ingest_memtables(&mut self, mode: Ingest) -> Result<(), Error> {
-        while let Some((table, build_state)) = self.tables.front_mut() {
+        while let Some((table, build_state)) = self.memtables.front_mut() {
             let table = Arc::clone(table);
             match build_state {
                 BuildState::Small => {
+                    // Remains if the next line fails.
                     *build_state = BuildState::Failed;
                     self.write(&|put| table.each(put), table.bytes(), table.meta())?;
                 }
                 BuildState::Failed if mode == Ingest::Ready => return Ok(()),
                 BuildState::Failed => {
                     let build_state = self.build(table)?;
-                    self.tables[0].1 = build_state;
+                    self.memtables[0].1 = build_state;
                     continue;
                 }
                 BuildState::UnderWay(pending) => {
@@ -156,19 +165,21 @@ impl Rocks {
                     ingest(&self.db, &self.dir, &built?)?;
                 }
             }
-            self.tables.pop_front();
+            self.memtables.pop_front();
         }
         Ok(())
     }
 
+    /// Has another thread build a memtable's file.
     fn build(&self, table: Arc<FrozenMemtable>) -> Result<BuildState, Error> {
         let (dir, options) = (self.dir.clone(), self.memory.options());
         let work = move || build::build_memtable(&table, (&dir, &options));
         Ok(BuildState::UnderWay(self.memory.builders().submit(&self.dir, work)?))
     }
 
-    /// Counts a load's table file. The first files are not compacted until the load has ended: compacting them at once
-    /// would take resources that the load itself needs, and merge the same entries again and again.
+    /// Counts a load's table file. Up to [`LOAD_FILES_MAX`] files are not compacted until the restore has ended:
+    /// compacting them at once would take resources that the restore itself needs, and merge the same entries again and
+    /// again.
     fn count_load_file(&mut self) -> Result<(), Error> {
         match &mut self.load_files {
             None => {
@@ -200,6 +211,7 @@ impl Rocks {
         Err(Error::Full { path: self.dir.clone(), reason })
     }
 
+    /// A number that RocksDB reports on itself; 0 if it does not.
     fn property(&self, name: &str) -> u64 {
         let value = self.db.property_int_value_cf(&column_family(&self.db), name);
         value.ok().flatten().unwrap_or(0)
@@ -327,21 +339,21 @@ impl Files for Rocks {
         let is_small = table.bytes() < self.ingest_bytes_min;
         let build_state = if is_small { Ok(BuildState::Small) } else { self.build(Arc::clone(&table)) };
         // If the builder threads could not be started, nothing is lost: a later call retries.
-        self.tables.push_back((table, build_state.unwrap_or(BuildState::Failed)));
+        self.memtables.push_back((table, build_state.unwrap_or(BuildState::Failed)));
         Ok(())
     }
 
     fn ingest_pending(&mut self, mode: Ingest) -> Result<usize, Error> {
         self.ingest_loads(mode == Ingest::All)?;
         self.ingest_memtables(mode)?;
-        Ok(self.loads.len() + self.tables.len())
+        Ok(self.loads.len() + self.memtables.len())
     }
 
     fn drop_loads(&mut self) {
         self.loads.clear();
     }
 
-    /// Lets compactions run as usual.
+    /// Lets compactions run as usual, if they were held back.
     fn end_load(&mut self) -> Result<(), Error> {
         match self.load_files.take() {
             Some(_) => self.set_compactions(true),
@@ -368,7 +380,7 @@ impl Files for Rocks {
         self.property("rocksdb.live-sst-files-size") + self.property("rocksdb.cur-size-all-mem-tables")
     }
 
-    /// The folder, by the path that RocksDB uses.
+    /// The folder, by the path without symbolic links that RocksDB uses.
     fn path(&self) -> &Path {
         &self.dir
     }
@@ -443,11 +455,11 @@ impl Disk for RocksMemory {
 }
 
 impl Drop for Rocks {
-    /// Flushes the writes since the last flush, which may stall like any disk call.
+    /// Flushes the writes since the last flush, which may take long, like any disk call.
     fn drop(&mut self) {
         let _call = DiskCall::begin(&self.dir, "close");
         self.loads.clear();
-        self.tables.clear();
+        self.memtables.clear();
         // An error was already returned by the writes. When the store is next opened, the lost writes are read again
         // from the changelog.
         let _ = self.db.flush_cf_opt(&column_family(&self.db), &FlushOptions::default());
@@ -459,6 +471,7 @@ fn records_of(buffer: &LoadBuffer) -> impl Fn(&mut Put<'_>) {
     |put| buffer.iter().for_each(|(key, value)| put(key, value))
 }
 
+/// A write batch of these records and the meta.
 fn batch(db: &DB, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> WriteBatch {
     let family = column_family(db);
     let mut batch = WriteBatch::with_capacity_bytes(bytes);
@@ -470,6 +483,7 @@ fn batch(db: &DB, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Writ
     batch
 }
 
+/// Opens the database in `dir`, which must exist, creating an empty one if there is none.
 fn open_db(dir: &Path, memory: &RocksMemory) -> Result<DB, Error> {
     // RocksDB treats a folder without CURRENT as empty, whatever else is in it.
     if !dir.join("CURRENT").exists() && has_table_files(dir)? {

@@ -1,9 +1,10 @@
-//! The text of topologies' rules, saved beside the stores, so that a refusal can name the rule that has changed.
+//! The text of topologies' rules, saved beside the stores: if a topology is refused because its rules have changed, the
+//! refusal can name the rule. A **slot** (`slot-N`) is the folder of one process in the state folder.
 //!
 //! The file `slot-N/.rules/TOPOLOGY.DIGEST` holds exactly the text whose digest begins with these 16 hexadecimal
 //! digits. It is written when a topology starts under rules that are new to this slot. Changelogs, stores and committed
-//! offsets have only the digest. The text explains the digest, and is used only if its digest matches. No topology's
-//! folder begins with a dot, so other releases ignore this folder.
+//! offsets have only the digest. The text only explains the digest, and is used only if it has that digest. The name of
+//! no topology's folder begins with a dot, so other releases ignore the folder `.rules`.
 //!
 //! **Failure**: the text may be unreadable, or missing, as in slots of former releases and on other machines. Then the
 //! former rules are unknown. If a text cannot be written, it is missing later.
@@ -23,12 +24,13 @@ const FILE_MODE: u32 = 0o600;
 /// The longest text that is read. No topology's file is longer.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
-/// The file of the rules with this digest, in the slot.
+/// The file of the rules whose digest begins with these digits, in the slot.
 fn rules_file(slot: &Path, topology: &str, short_digest: &str) -> PathBuf {
     slot.join(RULES_FOLDER).join(format!("{}.{}", file_name(topology), file_name(short_digest)))
 }
 
-/// Saves the text of a topology's rules, which have this digest, in this slot, unless the slot already has it.
+/// Saves the text of a topology's rules in this slot, unless the slot already has it; `short_digest` has the first
+/// digits of the text's digest.
 pub fn save(slot: &StateDir, topology: &str, short_digest: &str, text: &str) -> io::Result<()> {
     let file = rules_file(slot.path(), topology, short_digest);
     if file.exists() {
@@ -43,7 +45,8 @@ pub fn save(slot: &StateDir, topology: &str, short_digest: &str, text: &str) -> 
     fs::rename(&new_file, &file)
 }
 
-/// The text of a topology's rules with this digest that `is_wanted` accepts, from any slot of the state folder `root`.
+/// The text of a topology's rules whose digest begins with `short_digest`, from any slot of the state folder `root`.
+/// `is_wanted` checks the digest of a text that was found; `None` if it accepts no text.
 pub fn find(root: &Path, topology: &str, short_digest: &str, is_wanted: impl Fn(&str) -> bool) -> Option<String> {
     let slots = fs::read_dir(root).ok()?;
     let mut texts = slots.filter_map(|slot| {

@@ -1,7 +1,7 @@
 //! Lists the disk calls in progress, so that a call that does not return can be reported.
 //!
-//! Such a call cannot be abandoned: the lane that made it waits, with all of its partitions. The lane cannot report the
-//! stall itself; an observer does, using [`longest`].
+//! Such a call cannot be abandoned: the lane (the thread) that made it waits, with all of its partitions. The lane
+//! cannot report the stall itself; another thread does, using [`longest`].
 //!
 //! Invariant: the list is for the whole process, and each call is removed from it when it ends, even by a panic.
 
@@ -14,6 +14,7 @@ pub const STALL_MIN: Duration = Duration::from_secs(5);
 
 static IN_PROGRESS: Mutex<Vec<Call>> = Mutex::new(Vec::new());
 
+/// A call in progress.
 struct Call {
     number: u64,
     path: PathBuf,
@@ -24,7 +25,7 @@ struct Call {
 /// A disk call that has stalled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// The store's folder.
+    /// The store's folder; of a call that syncs a folder, that folder.
     pub path: PathBuf,
     /// The operation.
     pub operation: &'static str,
@@ -52,13 +53,13 @@ fn longest_of(calls: &[Call], now: Instant) -> Option<Stall> {
     (duration >= STALL_MIN).then(|| Stall { path: longest.path.clone(), operation: longest.operation, duration })
 }
 
-/// A call in progress, until dropped.
+/// Lists a call as in progress until this is dropped.
 pub(super) struct DiskCall {
     number: u64,
 }
 
 impl DiskCall {
-    /// Records the start of a call.
+    /// Lists a call that starts now, by `operation` on the store or folder at `path`.
     pub fn begin(path: &Path, operation: &'static str) -> Self {
         let mut calls = in_progress();
         // Calls are listed in the order of their numbers, so the last one has the highest.

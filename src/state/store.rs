@@ -1,14 +1,17 @@
-//! A task's RocksDB: the entries, the position record and the store's own meta in one column family.
+//! A task's store: an **entry** for each identity, the **position record** (how far the input partition was processed),
+//! and the store's own **meta**: the offset up to which the store has applied the changelog, and the **token** of the
+//! transaction that the store is the result of; no token while it is being restored.
 //!
-//! There is no write-ahead log: the changelog serves as one. A commit goes whole into one memtable
-//! ([`super::memtable`]), memtables reach the disk in order, each as a whole, and all keys share them: so after a crash
-//! the disk has the state after some commit, with that commit's meta.
+//! There is no write-ahead log: the changelog, a topic with all that was committed, serves as one. A commit goes whole
+//! into one memtable ([`super::memtable`]), memtables reach the disk in order, each as a whole, and all keys share
+//! them: so after a crash the disk has the state after some commit, with that commit's meta.
 //!
-//! A load breaks that rule, because table files reach the disk at once. Therefore [`Store::begin_load`] first makes
-//! sure that the meta on the disk names no transaction. A store that was killed during a load is partly ahead of its
-//! meta's changelog offset, never behind, and reading the changelog again from that offset repairs it. A complete store
-//! is copied before a load ([`super::aside`]); but usually it lacks few records, which are written atomically instead
-//! ([`Store::apply`]).
+//! A **load** writes changelog records in bulk: those that a restore has put into one buffer. Loads break that rule,
+//! because their table files reach the disk at once. Therefore [`Store::begin_load`] comes before the first load of a
+//! restore, and makes sure that the meta on the disk names no transaction. If the process is killed during the restore,
+//! the store is partly ahead of its meta's changelog offset, never behind, and reading the changelog again from that
+//! offset repairs it. A complete store is copied before the first load ([`super::aside`]); but usually it lacks few
+//! records, which are written atomically instead ([`Store::apply`]).
 //!
 //! The RocksDB calls are in [`super::rocks`], behind the traits of [`super::disk`].
 
@@ -23,13 +26,13 @@ use super::{Error, Memory, Overlay};
 use crate::format::{STORE_META_KEY, StoreMeta};
 use crate::sabotage::{self, Sabotage};
 
-/// A task's store. Only one instance per folder may be open, in all processes.
+/// A task's store. Only one `Store` per folder may be open, in all processes together.
 pub struct Store {
-    /// Commits that are newer than the files. Empty during a load.
+    /// Commits that are newer than the files. Empty while the store is loading.
     memtable: Memtable,
     files: Box<dyn Files>,
-    /// Whether a load has begun: the meta, on the disk too, names no transaction, so that the store cannot look
-    /// current.
+    /// Whether loads have begun, and the restore has not ended: the meta, on the disk too, names no transaction, so
+    /// that the store cannot look current.
     is_loading: bool,
 }
 
@@ -78,25 +81,25 @@ impl Store {
         if self.memtable.has_no_keys() {
             return self.files.get_sorted(keys, &mut on_value);
         }
-        let mut known: Vec<(usize, Option<&[u8]>)> = Vec::new();
+        let mut in_memtable: Vec<(usize, Option<&[u8]>)> = Vec::new();
         let (mut missing_keys, mut missing_indices) = (Vec::new(), Vec::new());
         self.memtable.get_each(keys, |index, value| match value {
-            Some(value) => known.push((index, value)),
+            Some(value) => in_memtable.push((index, value)),
             None => {
                 missing_keys.push(keys[index]);
                 missing_indices.push(index);
             }
         });
-        let mut known = known.into_iter().peekable();
+        let mut in_memtable = in_memtable.into_iter().peekable();
         if !missing_keys.is_empty() {
             self.files.get_sorted(&missing_keys, &mut |missing, value| {
-                while let Some((index, value)) = known.next_if(|(index, _)| *index < missing_indices[missing]) {
+                while let Some((index, value)) = in_memtable.next_if(|(index, _)| *index < missing_indices[missing]) {
                     on_value(index, value);
                 }
                 on_value(missing_indices[missing], value);
             })?;
         }
-        known.for_each(|(index, value)| on_value(index, value));
+        in_memtable.for_each(|(index, value)| on_value(index, value));
         Ok(())
     }
 
@@ -112,13 +115,16 @@ impl Store {
         self.freeze_and_ingest()
     }
 
-    /// Marks the store as being restored: `meta` names no transaction. The mark is on the disk when this returns,
-    /// before any record is loaded, so that a store that was killed during the load never looks current.
+    /// Begins the loads of a restore: writes `meta`, which must name no transaction. The meta is on the disk when this
+    /// returns, before any record is loaded, so that the store never looks current if the process is killed during the
+    /// restore.
     pub fn begin_load(&mut self, meta: &StoreMeta) -> Result<(), Error> {
-        let is_restored = meta.token.is_none() || sabotage::is_on(Sabotage::TokenInRestore);
-        assert!(is_restored, "a store that is being restored is the result of no transaction");
+        // The second condition is a deliberate fault for tests.
+        let may_begin = meta.token.is_none() || sabotage::is_on(Sabotage::TokenInRestore);
+        assert!(may_begin, "a store that is being restored is the result of no transaction");
         if self.is_loading {
-            // The pending records of an earlier load are read again by this load, and must not be ingested after it.
+            // An earlier restore was begun. This one reads the records of its pending loads again: they must not be
+            // ingested after those of this restore.
             self.files.drop_loads();
         }
         self.set_meta(meta)?;
@@ -132,7 +138,7 @@ impl Store {
     /// Submits the records that a restore has read; `meta` says up to where the changelog was read. Another thread
     /// sorts them and makes a file of them, and [`Store::ingest_ready_loads`] brings the files into the store in the
     /// order in which they were submitted. After an error the store has to be reopened. Panics unless
-    /// [`Store::begin_load`] was called first, on this or an earlier instance of the store.
+    /// [`Store::begin_load`] was called before, perhaps before the store was last opened.
     pub fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
         assert!(self.is_loading, "a load begins with begin_load");
         assert!(meta.token.is_none(), "a store that is being restored is the result of no transaction");
@@ -208,9 +214,9 @@ impl Store {
         self.files.flush()
     }
 
-    /// Passes up to `keys_max` (at least 1) entries to `visit`, in key order, starting with the first after `after`.
-    /// Returns the key after which to continue; `None` after the last entry. The position record is not an entry. A key
-    /// that is new since the last flush may be missing; every value is the latest.
+    /// Passes up to `keys_max` (at least 1) entries to `visit`, in key order, starting with the first after the key
+    /// `after`. Returns the key after which to continue; `None` after the last entry. The position record is not an
+    /// entry. A key that is new since the last flush may be missing; every value is the latest.
     pub fn scan(
         &self,
         after: Option<&[u8]>,
@@ -272,7 +278,8 @@ impl Store {
     /// Writes `records` and then `meta` as one batch, bypassing the memtable.
     fn write(&mut self, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Result<(), Error> {
         self.files.write(records, bytes, meta)?;
-        // A write may end a load, but never begins one: only `begin_load` makes sure that the meta is on the disk.
+        // A write whose meta names a transaction ends the restore. No write begins one: only `begin_load` makes sure
+        // that the meta is on the disk.
         self.is_loading &= meta.token.is_none();
         if self.is_loading { Ok(()) } else { self.files.end_load() }
     }
@@ -289,7 +296,7 @@ impl Store {
         Error::Damaged { path: self.path().to_owned(), reason }
     }
 
-    /// Every key in the memtable.
+    /// Every key in the memtable, once for each of its tables that has the key.
     #[cfg(test)]
     pub(super) fn keys_in_memory(&self) -> Vec<Vec<u8>> {
         self.memtable.keys()

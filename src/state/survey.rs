@@ -1,5 +1,5 @@
-//! A read-only view of a state folder: the stores of a topology's tasks in all slots, including stores that were set
-//! aside and stores that a process has open.
+//! A read-only view of a state folder: the stores of a topology's tasks in all slots (the folders of the processes),
+//! including stores that were set aside while others are built in their place, and stores that a process has open.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The state folder of this slot.
+    /// The state folder that this slot is in.
     pub fn of(slot: &StateDir, memory: &Memory) -> Self {
         let root = slot.path().parent().unwrap_or(slot.path());
         Self { root: root.to_owned(), memory: memory.clone() }
@@ -63,7 +63,7 @@ pub struct FoundStore {
 }
 
 impl FoundStore {
-    /// Opens the store read-only, in its state on the disk, even while a process has it open. `None` if the store was
+    /// Opens the store read-only, as it is on the disk, even while a process has it open. `None` if the store was
     /// never written to.
     pub fn open(&self) -> Result<Option<StoreReader>, Error> {
         let files = self.memory.disk().open_to_read(&self.path)?;
@@ -78,12 +78,13 @@ pub struct StoreReader {
 }
 
 impl StoreReader {
-    /// The meta of the last commit or load; `None` for a store that was never written to.
+    /// The meta of the last commit or load: how far the store has got in its changelog. `None` for a store that was
+    /// never written to.
     pub fn meta(&self) -> Result<Option<StoreMeta>, Error> {
         self.get_decoded(STORE_META_KEY, StoreMeta::decode)
     }
 
-    /// The position record.
+    /// The position record: how far the input partition was processed. `None` if there is none yet.
     pub fn position(&self) -> Result<Option<PositionRecord>, Error> {
         self.get_decoded(POSITION_KEY, PositionRecord::decode_either)
     }
