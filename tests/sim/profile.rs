@@ -486,15 +486,15 @@ impl Profile {
     }
 
     /// As `called_odd`, in one of three ways. Messages are forgotten while clocks jump and tasks change hands. Calls with a
-    /// key are soon given up, and many are in doubt. Or calls are reserved and often not sent while tasks change hands,
-    /// and the group is reset.
+    /// key are soon given up, and many are in doubt; some providers remember nothing under a key when they fail. Or calls
+    /// are reserved and often not sent while tasks change hands, and the group is reset.
     pub fn called_unsure(random: &mut Random) -> Self {
         let (coarse, departures) = ([3, 6, 12][random.below(3) as usize], random.between(3, 7));
         let unsure = provider::Troubles::unsure(random);
         let (way, throttled, outages, clocks) = (
             [0, 1, 1, 2, 2][random.below(5) as usize],
-            random.between(300, 800),
-            random.between(3, 9),
+            random.between(200, 500),
+            random.below(3),
             random.between(3, 9),
         );
         let calls = match way {
@@ -507,7 +507,11 @@ impl Profile {
             Self { input, coarse, upheaval: None, vanishings: 0, trims: 0, conflicts: 0, ..Self::called_odd(random) };
         match way {
             0 => Self { clocks, departures, provider: unsure, ..drawn },
-            1 => Self { provider: unsure, ..drawn },
+            1 => {
+                // From a separate generator, so that other draws stay the same.
+                let forgets = Random::new(random.clone().next()).permille(500);
+                Self { provider: provider::Troubles { forgets, ..unsure }, ..drawn }
+            }
             _ => {
                 let provider = provider::Troubles { throttled, ..provider::Troubles::default() };
                 let upheaval = Some(Upheaval::GroupReset);

@@ -59,6 +59,8 @@ pub struct Troubles {
     pub impatient: u64,
     /// Whether it declines what was done before, where it knows that by no key.
     pub knows_again: bool,
+    /// Whether it remembers nothing under a key when it fails after it has acted, and declines what was done before.
+    pub forgets: bool,
 }
 
 impl Troubles {
@@ -219,12 +221,11 @@ impl Server {
 
     /// Starts with these troubles.
     pub fn begin(&mut self, troubles: Troubles) {
-        let Troubles { link, busy, throttled, failing, broken, slow, panicking, dawdling, impatient, knows_again } =
-            troubles;
+        let Troubles { link, busy, throttled, failing, broken, slow, panicking, dawdling, impatient, .. } = troubles;
         let Wire { request_lost, response_lost, late, slow: slow_link, silenced } = link;
         let of_link = request_lost + response_lost + late + slow_link + silenced;
         let of_itself = busy + throttled + failing + broken + slow + panicking + dawdling + impatient;
-        self.is_reliable = of_link + of_itself == 0 && !knows_again;
+        self.is_reliable = of_link + of_itself == 0 && !troubles.knows_again;
         self.troubles = troubles;
     }
 
@@ -235,7 +236,8 @@ impl Server {
 
     /// Nothing goes wrong any more.
     pub fn calm_down(&mut self) {
-        self.troubles = Troubles::default();
+        // What it has forgotten under keys, it still knows by itself.
+        self.troubles = Troubles { forgets: self.troubles.forgets, ..Troubles::default() };
         self.down_until = 0;
     }
 
@@ -311,7 +313,7 @@ impl Server {
     }
 
     fn acts_on(&mut self, request: Request) {
-        let Troubles { busy, throttled, failing, broken, slow, knows_again, .. } = self.troubles;
+        let Troubles { busy, throttled, failing, broken, slow, knows_again, forgets, .. } = self.troubles;
         let drawn = self.random.below(1000);
         if drawn < busy {
             self.reach(faults::BUSY);
@@ -321,7 +323,9 @@ impl Server {
             self.reach(faults::THROTTLED);
             return self.answer(request, 429, Vec::new(), false);
         }
-        if knows_again && request.key.is_none() && self.acts.iter().any(|act| act.asked == request.body) {
+        let declines_again = forgets || knows_again && request.key.is_none();
+        if declines_again && self.acts.iter().any(|act| act.asked == request.body) {
+            self.reach(faults::DECLINED_AGAIN);
             return self.answer(request, 422, b"done before".to_vec(), false);
         }
         if is_declined(&request.body) {
@@ -348,7 +352,9 @@ impl Server {
             let at = self.now + TIMEOUT / 2 + self.random.below(2 * TIMEOUT);
             return self.at(at, Event::Done(request, 201, said));
         }
-        self.remember(&request, Some((201, said.clone())));
+        if !(fails && forgets) {
+            self.remember(&request, Some((201, said.clone())));
+        }
         // It has acted, and says otherwise.
         if fails {
             self.reach(faults::FAILED_AFTER);

@@ -40,6 +40,7 @@ pub const FAILED_BEFORE: &str = "the provider failed, and had not acted";
 pub const FAILED_AFTER: &str = "the provider failed after it had acted";
 pub const FAILED_FOR_GOOD: &str = "the provider failed, and remembered that under the key";
 pub const FAILURE_REPEATED: &str = "the provider repeated a failure";
+pub const DECLINED_AGAIN: &str = "the provider declined what it had done before";
 pub const TOOK_LONG: &str = "the provider took long";
 pub const NO_CONTROL: &str = "the control topic lost its leader for a while";
 
@@ -137,6 +138,7 @@ pub const FAULTS: &[Situation] = &[
     of("called", FAILED_AFTER, "it answers 500"),
     of("called", FAILED_FOR_GOOD, "it answers 500"),
     of("called", FAILURE_REPEATED, "it answers 500 again under the same key"),
+    of("called_unsure", DECLINED_AGAIN, "it answers 422, and has acted"),
     of("called", TOOK_LONG, "it answers after half of the time that an attempt may take, or later"),
     of("called", COMMANDED, "the schedule does it"),
     of("called", MET_BY_RECORD, "the schedule does it"),
