@@ -171,8 +171,10 @@ impl<'a> Lane<'a> {
         }
         let mut start = 0;
         while start < self.batch.len() {
-            let source = self.batch.source(start);
-            let end = (start..self.batch.len()).find(|at| self.batch.source(*at) != source).unwrap_or(self.batch.len());
+            let source = self.batch.partition_index(start);
+            let end = (start..self.batch.len())
+                .find(|at| self.batch.partition_index(*at) != source)
+                .unwrap_or(self.batch.len());
             self.pass_run(source, start..end)?;
             start = end;
         }

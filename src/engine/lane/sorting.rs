@@ -29,7 +29,7 @@ pub(super) fn sort_by_task<C: Cluster>(
         })
         .collect();
     for index in 0..batch.len() {
-        if let Some(share) = source_shares[batch.source(index)] {
+        if let Some(share) = source_shares[batch.partition_index(index)] {
             shares[share].1.push(index);
         }
     }

@@ -96,8 +96,8 @@ impl RecordBatch for CountedBatch {
         self.inner.partitions()
     }
 
-    fn source(&self, index: usize) -> usize {
-        self.inner.source(index)
+    fn partition_index(&self, index: usize) -> usize {
+        self.inner.partition_index(index)
     }
 
     fn len(&self) -> usize {

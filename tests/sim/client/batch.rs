@@ -33,8 +33,8 @@ impl RecordBatch for Batch {
         self.records.partitions()
     }
 
-    fn source(&self, index: usize) -> usize {
-        self.records.source(self.place(index))
+    fn partition_index(&self, index: usize) -> usize {
+        self.records.partition_index(self.place(index))
     }
 
     fn len(&self) -> usize {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratchet::cluster::kafka::client::{FetchClient, Membership as Proof};
 use ratchet::cluster::kafka::epochs::Epochs;
-use ratchet::cluster::kafka::wire::writer::Group;
+use ratchet::cluster::kafka::wire::writer::GroupMembership;
 use ratchet::cluster::{self, Error, ErrorKind, GroupEvent, OffsetCommit, RecordBatch, Waker};
 use ratchet::record::TopicPartition;
 
@@ -49,9 +49,9 @@ pub struct Metadata {
 }
 
 impl Proof for Metadata {
-    fn group(&self) -> Group {
+    fn group(&self) -> GroupMembership {
         let (id, member) = (self.group.to_string(), self.member.to_string());
-        Group { id, generation: self.generation, member, instance: None }
+        GroupMembership { id, generation: self.generation, member, instance: None }
     }
 
     fn epochs(&self) -> &Epochs {
@@ -209,7 +209,7 @@ impl cluster::Member for Member {
     }
 
     fn end(&self, partition: &TopicPartition) -> Option<i64> {
-        self.reading.end(partition)
+        self.reading.high_watermark(partition)
     }
 
     fn has_more(&self) -> bool {

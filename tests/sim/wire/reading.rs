@@ -213,7 +213,7 @@ impl Reading {
         let Self { judge, fetched, fetcher, cluster, .. } = self;
         let mut records = (0..fetched.len()).filter_map(|index| Some((index, fetched.record(index)?))).peekable();
         let heed = |judge: &mut Judge, (index, record): (usize, RawRecord<'_>)| {
-            let source = fetched.source(index).unwrap_or(usize::MAX);
+            let source = fetched.partition_index(index).unwrap_or(usize::MAX);
             let partition = fetched.partitions().get(source).ok_or("a record without a partition")?;
             judge.heed(partition, &record, fetched.leader_epoch(index).unwrap_or(-1))
         };
@@ -222,7 +222,7 @@ impl Reading {
             let log = cluster.log(&theirs(partition));
             judge.heed_passed(partition, passed.first..passed.next, passed.leader_epoch, log)?;
             let is_in = |(index, record): &(usize, RawRecord<'_>)| {
-                fetched.source(*index) == Some(passed.partition) && record.offset < passed.next
+                fetched.partition_index(*index) == Some(passed.partition) && record.offset < passed.next
             };
             while let Some(record) = records.next_if(is_in) {
                 heed(judge, record)?;

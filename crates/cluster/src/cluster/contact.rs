@@ -96,14 +96,14 @@ impl Contact {
     }
 
     /// Some broker has answered.
-    pub fn heard(&self) {
+    pub fn note_response(&self) {
         let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.heard_ms.fetch_max(ms.max(1), Ordering::Relaxed);
     }
 
     /// The first answer on a connection to this address.
-    pub fn reached(&self, address: &str) {
-        self.heard();
+    pub fn note_first_response(&self, address: &str) {
+        self.note_response();
         if self.tried().addresses.remove(address).is_some() {
             self.changed.notify_all();
         }
@@ -153,7 +153,7 @@ impl Contact {
     }
 
     /// An attempt is made.
-    pub fn tries(&self) {
+    pub fn count_attempt(&self) {
         self.attempts.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -223,9 +223,9 @@ mod tests {
             waiting.wait(ADDRESS, admitted, || false);
             now.elapsed()
         });
-        contact.reached("other:9092");
+        contact.note_first_response("other:9092");
         assert!(!contact.is_due(ADDRESS, admitted, now), "another one has answered");
-        contact.reached(ADDRESS);
+        contact.note_first_response(ADDRESS);
         let took = waited.join().unwrap();
         assert!(took < admitted.at - now, "{took:?}");
         assert!(contact.is_due(ADDRESS, admitted, now));
@@ -254,7 +254,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(20));
         assert!(contact.silent_for() >= Duration::from_millis(20));
         let before = Instant::now();
-        contact.heard();
+        contact.note_response();
         // It counts whole milliseconds.
         let most = before.elapsed() + Duration::from_millis(2);
         assert!(contact.heard_ago().is_some_and(|ago| ago < most), "{:?}", contact.heard_ago());

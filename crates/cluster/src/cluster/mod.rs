@@ -31,10 +31,10 @@ pub use topic::{NewTopic, Rights, TopicDescription, TopicId, TopicOutline};
 
 /// Records of any number of partitions, each partition's in offset order. Reused from poll to poll.
 pub trait RecordBatch: Default {
-    /// The partitions that [`RecordBatch::source`] indexes; some may have no records.
+    /// The partitions that [`RecordBatch::partition_index`] indexes; some may have no records.
     fn partitions(&self) -> &[TopicPartition];
     /// Which of [`RecordBatch::partitions`] the record at `index` is from.
-    fn source(&self, index: usize) -> usize;
+    fn partition_index(&self, index: usize) -> usize;
     /// The number of records.
     fn len(&self) -> usize;
     /// Whether there are no records.

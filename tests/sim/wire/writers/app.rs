@@ -7,7 +7,7 @@ use ratchet_testkit::random::Random;
 
 use super::super::client::brokers::{Address, Brokers, Settings};
 use super::super::client::writer::{
-    Group, NewRecord, Offset, Ticket, WriteError, WriteErrorKind, WriteSettings, Writer,
+    GroupMembership, NewRecord, Offset, Ticket, WriteError, WriteErrorKind, WriteSettings, Writer,
 };
 use crate::record::{HeaderBuf, TopicPartition};
 
@@ -146,7 +146,7 @@ impl App {
     /// Goes on as far as it can. `time` is `now` microseconds.
     pub fn step(&mut self, now: u64, time: Instant) -> Fate {
         match self.phase {
-            Phase::Opening => match self.writer.outcome() {
+            Phase::Opening => match self.writer.take_outcome() {
                 None => Fate::GoesOn,
                 Some(Ok(())) => self.rest(now),
                 Some(Err(_)) => self.lost(),
@@ -155,12 +155,12 @@ impl App {
             Phase::Idle => self.begin(now),
             Phase::Sending(_) if now < self.next => Fate::GoesOn,
             Phase::Sending(left) => self.send(left, now, time),
-            Phase::Committing => match self.writer.outcome() {
+            Phase::Committing => match self.writer.take_outcome() {
                 None => Fate::GoesOn,
                 Some(Ok(())) => self.committed(now),
                 Some(Err(error)) => self.not_committed(&error, time),
             },
-            Phase::Aborting => match self.writer.outcome() {
+            Phase::Aborting => match self.writer.take_outcome() {
                 None => Fate::GoesOn,
                 Some(Ok(())) => {
                     self.told(Verdict::Aborted, "");
@@ -290,8 +290,12 @@ impl App {
             leader_epoch: 0,
             metadata: tx.token.clone(),
         };
-        let group =
-            Group { id: GROUP.to_owned(), generation: self.generation, member: self.member.clone(), instance: None };
+        let group = GroupMembership {
+            id: GROUP.to_owned(),
+            generation: self.generation,
+            member: self.member.clone(),
+            instance: None,
+        };
         let offsets = if tx.has_offsets { vec![offset] } else { Vec::new() };
         self.writer.commit(offsets, group, time);
         self.phase = Phase::Committing;

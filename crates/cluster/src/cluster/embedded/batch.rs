@@ -63,7 +63,7 @@ impl RecordBatch for Batch {
         &self.partitions
     }
 
-    fn source(&self, index: usize) -> usize {
+    fn partition_index(&self, index: usize) -> usize {
         self.entries[index].source
     }
 

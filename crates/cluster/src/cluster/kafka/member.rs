@@ -426,7 +426,7 @@ impl cluster::Member for Member {
     fn end(&self, partition: &TopicPartition) -> Option<i64> {
         let slot = self.slots.get(partition)?;
         if let Some(wire) = &self.wire {
-            return wire.client.end(partition);
+            return wire.client.high_watermark(partition);
         }
         // librdkafka gives the high watermark: while a transaction is open on the partition, it lies beyond
         // the last stable offset, which is as far as this reader gets.

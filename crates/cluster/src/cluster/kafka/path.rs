@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::client::Membership;
 use super::epochs::Epochs;
 use super::metadata::Metadata;
-use super::wire::writer::Group;
+use super::wire::writer::GroupMembership;
 use super::{client, native, producer, reader};
 use crate::cluster::{self, DeliveryFailure, Error, Message, OffsetCommit, RecordBatch, Ticket};
 use crate::record::{Record, TopicPartition};
@@ -85,8 +85,8 @@ impl RecordBatch for Batch {
         either!(self, batch => batch.partitions())
     }
 
-    fn source(&self, index: usize) -> usize {
-        either!(self, batch => batch.source(index))
+    fn partition_index(&self, index: usize) -> usize {
+        either!(self, batch => batch.partition_index(index))
     }
 
     fn len(&self) -> usize {
@@ -122,9 +122,9 @@ impl cluster::Reader for Reader {
 }
 
 impl Membership for Metadata {
-    fn group(&self) -> Group {
+    fn group(&self) -> GroupMembership {
         let proof = self.proof();
-        Group {
+        GroupMembership {
             id: proof.group_id(),
             generation: proof.generation(),
             member: proof.member_id(),

@@ -159,7 +159,7 @@ fn member_reads_its_partitions_in_turn_from_their_start_offsets() {
             assert_eq!(record.offset, seen[partition]);
             seen[partition] += 1;
             turns.push(record.partition);
-            assert_eq!(batch.partitions()[batch.source(index)], tp("in", record.partition));
+            assert_eq!(batch.partitions()[batch.partition_index(index)], tp("in", record.partition));
         }
     }
     assert_eq!(seen, [10, 10]);

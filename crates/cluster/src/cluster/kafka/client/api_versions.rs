@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::super::wire::brokers::{Brokers, METADATA, METADATA_VERSIONS, Use};
+use super::super::wire::brokers::{Brokers, METADATA, METADATA_VERSIONS, Purpose};
 use super::super::wire::connection::Versions;
 use super::client_settings::ClientSettings;
 
@@ -46,7 +46,7 @@ pub fn query_api_versions(client: &ClientSettings) -> Option<Offers> {
         {
             first_offer = offer(&mut brokers, node, now);
             if first_offer.as_ref().is_some_and(|first| first.versions.pick(METADATA, METADATA_VERSIONS).is_some()) {
-                brokers.ask_for_nodes(now);
+                brokers.request_metadata_now(now);
             }
         }
         let nodes = brokers.nodes();
@@ -61,7 +61,7 @@ pub fn query_api_versions(client: &ClientSettings) -> Option<Offers> {
             // Without a usable version of the request for metadata, no other broker can be learnt of.
             Some(first) if first.versions.pick(METADATA, METADATA_VERSIONS).is_none() => true,
             Some(_) => !nodes.is_empty() && nodes.iter().all(|node| offers_by_node.contains_key(node)),
-            None => brokers.bootstrap().all(|node| brokers.is_failing(node, Use::Control)),
+            None => brokers.bootstrap().all(|node| brokers.is_failing(node, Purpose::Control)),
         };
         if is_over || now >= deadline {
             break;
@@ -81,7 +81,7 @@ pub fn query_api_versions(client: &ClientSettings) -> Option<Offers> {
 
 /// The offer of a broker; `None` until it is connected.
 fn offer(brokers: &mut Brokers, node: i32, now: Instant) -> Option<Offer> {
-    let versions = brokers.ensure_ready(node, Use::Control, now)?.clone();
+    let versions = brokers.ensure_ready(node, Purpose::Control, now)?.clone();
     Some(Offer { broker: brokers.address(node)?.to_string(), versions })
 }
 

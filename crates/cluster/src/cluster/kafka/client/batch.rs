@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::cluster::RecordBatch;
 use crate::cluster::kafka::wire::fetcher::Fetched;
-use crate::cluster::kafka::wire::records::NONE;
+use crate::cluster::kafka::wire::records::UNSET;
 use crate::record::{HeaderBuf, Headers, Record, TopicPartition};
 
 /// Records that were read. See [`RecordBatch`].
@@ -52,8 +52,8 @@ impl RecordBatch for Batch {
         self.fetched.partitions()
     }
 
-    fn source(&self, index: usize) -> usize {
-        self.fetched.source(index).expect("an index below the number of records")
+    fn partition_index(&self, index: usize) -> usize {
+        self.fetched.partition_index(index).expect("an index below the number of records")
     }
 
     fn len(&self) -> usize {
@@ -62,7 +62,7 @@ impl RecordBatch for Batch {
 
     fn record(&self, index: usize) -> Record<'_> {
         let record = self.fetched.record(index).expect("an index below the number of records");
-        let source = &self.partitions()[self.source(index)];
+        let source = &self.partitions()[self.partition_index(index)];
         let headers = match self.header_ranges.get(index) {
             Some(range) => Headers::from_bytes(&self.headers.as_headers().as_bytes()[range.clone()]),
             None => Headers::default(),
@@ -71,7 +71,7 @@ impl RecordBatch for Batch {
             topic: &source.topic,
             partition: source.partition,
             offset: record.offset,
-            timestamp: (record.timestamp != NONE).then_some(record.timestamp),
+            timestamp: (record.timestamp != UNSET).then_some(record.timestamp),
             key: record.key,
             value: record.value,
             headers,

@@ -31,7 +31,7 @@ impl ClientSettings {
     pub(super) fn open(&self) -> (Box<dyn Network>, Brokers) {
         if let Some(source) = &self.token_source {
             // Starts to obtain tokens, unless it was started before.
-            source.begin();
+            source.start_obtaining_tokens();
         }
         let (brokers, bootstrap) = (Arc::clone(&self.brokers), self.bootstrap.clone());
         match &self.transport {

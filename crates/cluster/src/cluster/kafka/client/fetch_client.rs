@@ -104,7 +104,7 @@ impl FetchClient {
     }
 
     /// The last known high watermark of `partition`.
-    pub fn end(&self, partition: &TopicPartition) -> Option<i64> {
+    pub fn high_watermark(&self, partition: &TopicPartition) -> Option<i64> {
         self.fetcher.high_watermark(partition)
     }
 

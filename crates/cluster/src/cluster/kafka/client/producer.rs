@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use self::write_client::WriteClient;
 use super::super::epochs::Epochs;
-use super::super::wire::writer::{Group, Offset, WriteSettings};
+use super::super::wire::writer::{GroupMembership, Offset, WriteSettings};
 use super::client_settings::ClientSettings;
 use super::trouble::AcceptedLogins;
 use crate::cluster::{self, DeliveryFailure, Error, Message, OffsetCommit, Ticket};
@@ -34,7 +34,7 @@ mod write_client;
 /// Proof of membership in the group whose offsets are committed.
 pub trait Membership: Send {
     /// The proof, in the form in which it is sent to the group's coordinator.
-    fn group(&self) -> Group;
+    fn group(&self) -> GroupMembership;
 
     /// The leader epochs (KIP-320) that are known of what the group has read.
     fn epochs(&self) -> &Epochs;

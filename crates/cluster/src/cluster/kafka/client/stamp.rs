@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::wire::brokers::{Brokers, Event, Leader, RequestId, Use};
+use super::super::wire::brokers::{Brokers, Event, Leader, Purpose, RequestId};
 use super::super::wire::connection::{Body, Request};
 use super::super::wire::messages::fetch::{self, FetchPartition, Limits, Response, Session};
 use super::super::wire::records::{Batch, Batches};
@@ -70,7 +70,7 @@ fn send_request(
     now: Instant,
 ) -> Result<Option<(RequestId, Leader)>, Unsupported> {
     let Some(leader) = brokers.leader(&partition.topic, partition.partition) else { return Ok(None) };
-    let Some(versions) = brokers.ensure_ready(leader.node, Use::Fetch, now) else { return Ok(None) };
+    let Some(versions) = brokers.ensure_ready(leader.node, Purpose::Fetch, now) else { return Ok(None) };
     versions.pick(fetch::API_KEY, fetch::VERSION..=fetch::VERSION).ok_or(Unsupported)?;
     let limits = Limits { max_wait_ms: 0, bytes_min: 1, bytes_max: BYTES_MAX };
     let mut request = fetch::Request::new(brokers.buffer(), limits, Session::NONE);
@@ -82,7 +82,7 @@ fn send_request(
     };
     request.want(&partition.topic, wanted);
     let request = Request { api_key: fetch::API_KEY, version: fetch::VERSION, body: request.finish().into() };
-    Ok(Some((brokers.send(leader.node, Use::Fetch, request, timeout, now), leader)))
+    Ok(Some((brokers.send(leader.node, Purpose::Fetch, request, timeout, now), leader)))
 }
 
 fn id_of(event: &Event) -> RequestId {

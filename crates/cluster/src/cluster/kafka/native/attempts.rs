@@ -112,15 +112,15 @@ impl Attempts {
         }
         let admitted = self.contact.admit(&address, Instant::now(), THREAD_WAIT_MAX);
         self.contact.wait(&address, admitted, || self.closing.load(Ordering::Relaxed));
-        self.contact.tries();
+        self.contact.count_attempt();
         THREAD.with_borrow_mut(|thread| (thread.tried, thread.is_heard) = (Some(Instant::now()), false));
     }
 
     /// This thread's broker has answered.
     fn answered(&self) {
         THREAD.with_borrow_mut(|thread| match std::mem::replace(&mut thread.is_heard, true) {
-            true => self.contact.heard(),
-            false => self.contact.reached(&thread.address),
+            true => self.contact.note_response(),
+            false => self.contact.note_first_response(&thread.address),
         });
     }
 }

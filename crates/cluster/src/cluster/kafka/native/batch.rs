@@ -304,7 +304,7 @@ impl RecordBatch for Batch {
         &self.partitions
     }
 
-    fn source(&self, index: usize) -> usize {
+    fn partition_index(&self, index: usize) -> usize {
         self.sources[index] as usize
     }
 
@@ -327,7 +327,7 @@ impl RecordBatch for Batch {
         let known = kind != rd::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE && timestamp != -1;
         let headers = self.headers_at[index].clone();
         let headers = &self.headers.as_headers().as_bytes()[headers];
-        let source = &self.partitions[self.source(index)];
+        let source = &self.partitions[self.partition_index(index)];
         Record {
             topic: &source.topic,
             partition: source.partition,

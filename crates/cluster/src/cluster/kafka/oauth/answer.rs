@@ -3,14 +3,14 @@
 //! A token has to be a JWT whose payload says when it ends (`exp`), as librdkafka wants it: its signature is the
 //! brokers' business.
 //!
-//! **Failure**: see [`Missing`]. A passing one is what librdkafka tries again.
+//! **Failure**: see [`NoToken`]. A passing one is what librdkafka tries again.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use super::super::wire::login::Missing;
+use super::super::wire::login::NoToken;
 use super::credentials::Credentials;
 
 /// The longest text of an endpoint that is passed on, in characters.
@@ -32,7 +32,7 @@ pub struct Issued {
 ///
 /// # Errors
 /// There is no token in it, and why.
-pub fn read(credentials: &Credentials, status: u16, body: &[u8]) -> Result<Issued, Missing> {
+pub fn read(credentials: &Credentials, status: u16, body: &[u8]) -> Result<Issued, NoToken> {
     match status {
         200..=299 => issued(body).map_err(|why| lasting(format!("the token endpoint's answer is of no use: {why}"))),
         408 | 425 | 429 | 500..=599 => {
@@ -47,13 +47,13 @@ pub fn read(credentials: &Credentials, status: u16, body: &[u8]) -> Result<Issue
 }
 
 /// What a person has to fix.
-pub fn lasting(why: String) -> Missing {
-    Missing { is_lasting: true, why }
+pub fn lasting(why: String) -> NoToken {
+    NoToken { is_lasting: true, why }
 }
 
 /// What may pass.
-pub fn passing(why: String) -> Missing {
-    Missing { is_lasting: false, why }
+pub fn passing(why: String) -> NoToken {
+    NoToken { is_lasting: false, why }
 }
 
 fn issued(body: &[u8]) -> Result<Issued, &'static str> {

@@ -26,7 +26,7 @@ use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
 use super::super::tls::{self, TlsProperties};
-use super::super::wire::login::Missing;
+use super::super::wire::login::NoToken;
 use super::answer::{self, Issued, basic, clean, lasting, passing};
 use super::credentials::Credentials;
 use crate::cluster::{Error, ErrorKind};
@@ -73,14 +73,14 @@ impl Endpoint {
     ///
     /// # Errors
     /// There is none, and why.
-    pub async fn ask(&self) -> Result<Issued, Missing> {
+    pub async fn ask(&self) -> Result<Issued, NoToken> {
         let asked = tokio::time::timeout(ANSWER_MAX, self.post()).await;
         let (status, body) = asked
             .map_err(|_| passing(format!("the token endpoint does not answer within {} s", ANSWER_MAX.as_secs())))??;
         answer::read(&self.credentials, status, &body)
     }
 
-    async fn post(&self) -> Result<(u16, Bytes), Missing> {
+    async fn post(&self) -> Result<(u16, Bytes), NoToken> {
         let stream = self.connect().await?;
         let begun = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = begun.map_err(|error| self.unanswered(&error))?;
@@ -99,15 +99,15 @@ impl Endpoint {
         }
     }
 
-    fn unanswered(&self, error: &(dyn std::error::Error + 'static)) -> Missing {
+    fn unanswered(&self, error: &(dyn std::error::Error + 'static)) -> NoToken {
         passing(format!("the token endpoint does not answer: {}", clean(&self.credentials, &error_text(error))))
     }
 
-    fn unreached(&self, error: &(dyn std::error::Error + 'static)) -> Missing {
+    fn unreached(&self, error: &(dyn std::error::Error + 'static)) -> NoToken {
         passing(format!("the token endpoint cannot be reached: {}", clean(&self.credentials, &error_text(error))))
     }
 
-    fn tls_failed(&self, error: &std::io::Error) -> Missing {
+    fn tls_failed(&self, error: &std::io::Error) -> NoToken {
         let why = format!("no TLS with the token endpoint: {}", clean(&self.credentials, &error_text(error)));
         match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
             Some(rustls::Error::InvalidCertificate(_)) => {
@@ -117,7 +117,7 @@ impl Endpoint {
         }
     }
 
-    fn request(&self) -> Result<Request<Full<Bytes>>, Missing> {
+    fn request(&self) -> Result<Request<Full<Bytes>>, NoToken> {
         let Credentials { url, scope, .. } = &self.credentials;
         let mut body = "grant_type=client_credentials".to_owned();
         if let Some(scope) = scope {
@@ -135,7 +135,7 @@ impl Endpoint {
         request.map_err(|_| lasting("sasl.oauthbearer.token.endpoint.url is no address".to_owned()))
     }
 
-    async fn connect(&self) -> Result<Box<dyn Wire>, Missing> {
+    async fn connect(&self) -> Result<Box<dyn Wire>, NoToken> {
         let url = &self.credentials.url;
         let stream = match self.proxies.intercept(url) {
             None => connector().call(at_port(url)).await.map_err(|error| self.unreached(&error))?,

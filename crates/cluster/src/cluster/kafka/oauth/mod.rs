@@ -9,7 +9,7 @@
 //! Invariants: none of its properties is given to librdkafka. A token endpoint is asked by one thread of each source,
 //! never by a lane's.
 //!
-//! **Failure**: what a person has to fix (a wrong secret, say) is [`Missing`](super::wire::login::Missing) with
+//! **Failure**: what a person has to fix (a wrong secret, say) is [`NoToken`](super::wire::login::NoToken) with
 //! `is_lasting`; an endpoint that cannot be reached is without. Both are tried again, with exponential back-off; the
 //! last token counts until it ends. No message holds a property's value, and none a token or the secret, not even where
 //! the endpoint sends it back.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rand::RngExt as _;
 
-use super::super::wire::login::{Missing, Token, Tokens};
+use super::super::wire::login::{NoToken, Token, Tokens};
 use super::answer::{Issued, lasting, passing};
 use super::credentials::Credentials;
 use super::endpoint::Endpoint;
@@ -106,13 +106,13 @@ impl Source {
     }
 
     /// Why there is no token now, if there is none.
-    pub fn missing(&self) -> Option<Missing> {
+    pub fn missing(&self) -> Option<NoToken> {
         self.shared.tokens.get(Instant::now()).err()
     }
 
     /// Tells a client of the token, if there is one, and of those to come.
     pub fn tell(&self, client: &Arc<impl Hears + 'static>) {
-        self.begin();
+        self.start_obtaining_tokens();
         let mut told = self.shared.told();
         if let Some(held) = told.held.as_ref().filter(|held| held.end_ms > now_ms()) {
             client.hear(held);
@@ -123,7 +123,7 @@ impl Source {
     }
 
     /// Begins to get tokens, if it has not.
-    pub fn begin(&self) {
+    pub fn start_obtaining_tokens(&self) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.is_some() {
             return;
@@ -192,7 +192,7 @@ impl Shared {
         Issued { token, principal, end_ms }: Issued,
         now: Instant,
         now_ms: i64,
-    ) -> Result<Duration, Missing> {
+    ) -> Result<Duration, NoToken> {
         let left = u64::try_from(end_ms.saturating_sub(now_ms)).unwrap_or(0);
         if left == 0 {
             return Err(lasting("the token that the endpoint gives has ended already: compare the clocks".to_owned()));

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use proptest::prelude::*;
 
-use super::super::wire::login::Missing;
+use super::super::wire::login::NoToken;
 use super::answer::read;
 use super::*;
 use crate::cluster::{Error, ErrorKind};
@@ -145,7 +145,7 @@ fn answers_without_a_token_say_what_to_do() {
         (r#"{"access_token":"a.b.c"}"#, "the access_token is no JWT, which it has to be"),
         (r#"{"access_token":"a.b.c.d"}"#, "the access_token is no JWT, which it has to be"),
     ] {
-        let Missing { is_lasting, why: said } = missing(200, body);
+        let NoToken { is_lasting, why: said } = missing(200, body);
         assert_eq!((is_lasting, said), (true, format!("the token endpoint's answer is of no use: {why}")));
     }
     for status in [408, 425, 429, 500, 503, 599] {
@@ -272,7 +272,7 @@ fn a_source_asks_as_librdkafka_does_and_tells_all_clients() {
     let source = Source::new(by(&set)).unwrap();
     let early = Arc::new(Client::default());
     source.tell(&early);
-    source.begin();
+    source.start_obtaining_tokens();
     assert!(!source.missing().unwrap().is_lasting);
     // The first token is refreshed after 80 % of its time.
     let (first, second) = (lasting_for(3, "one"), lasting_for(1000, "two"));
@@ -307,7 +307,7 @@ fn a_source_asks_as_librdkafka_does_and_tells_all_clients() {
 fn a_source_tries_again_and_says_meanwhile_why_there_is_no_token() {
     let server = Server::new();
     let source = Source::new(by(&[("sasl.oauthbearer.token.endpoint.url", &server.url)])).unwrap();
-    source.begin();
+    source.start_obtaining_tokens();
     server.answers.send((401, r#"{"error":"invalid_client"}"#.to_owned())).unwrap();
     await_that("it is refused", || source.missing().is_some_and(|missing| missing.why.contains("401: invalid_client")));
     assert!(source.missing().unwrap().is_lasting);
@@ -326,8 +326,8 @@ fn an_endpoint_that_is_not_there_is_no_mistake() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{nobody}/");
     let source = Source::new(by(&[("sasl.oauthbearer.token.endpoint.url", &url)])).unwrap();
-    source.begin();
+    source.start_obtaining_tokens();
     await_that("it is not there", || source.missing().is_some_and(|missing| missing.why.contains("cannot be reached")));
-    let Missing { is_lasting, why } = source.missing().unwrap();
+    let NoToken { is_lasting, why } = source.missing().unwrap();
     assert!(!is_lasting && why.contains("refused"), "{why}");
 }

@@ -10,7 +10,7 @@ use super::super::super::limits::{INIT_DEADLINE, MEANWHILE_STEP};
 use super::super::super::wire;
 use super::super::super::wire::brokers::Brokers;
 use super::super::super::wire::writer::{
-    Group, NewRecord, Offset, Slot, WriteError, WriteErrorKind, WriteSettings, Writer,
+    GroupMembership, NewRecord, Offset, Slot, WriteError, WriteErrorKind, WriteSettings, Writer,
 };
 use super::super::client_settings::ClientSettings;
 use super::super::network::Network;
@@ -85,7 +85,7 @@ impl WriteClient {
         write_client.drive_writer();
         let mut outage = Outage::new(accepted);
         loop {
-            if let Some(opened) = write_client.writer.outcome() {
+            if let Some(opened) = write_client.writer.take_outcome() {
                 return match opened {
                     Ok(()) => {
                         let version = if write_client.writer.is_v2() { 2 } else { 1 };
@@ -259,7 +259,7 @@ impl WriteClient {
     pub fn commit(
         &mut self,
         offsets: Vec<Offset>,
-        group: Group,
+        group: GroupMembership,
         meanwhile: Option<&mut dyn FnMut(Duration)>,
     ) -> Result<(), WriteError> {
         let now = self.clock.read(&*self.network);
@@ -278,7 +278,7 @@ impl WriteClient {
     fn wait_for_outcome(&mut self, mut meanwhile: Option<&mut dyn FnMut(Duration)>) -> Result<(), WriteError> {
         self.drive_writer();
         loop {
-            if let Some(outcome) = self.writer.outcome() {
+            if let Some(outcome) = self.writer.take_outcome() {
                 return outcome;
             }
             match &mut meanwhile {

@@ -1,4 +1,4 @@
-//! A channel to a broker for one [`Use`](super::types::Use) (fetching, producing, all else): its connection if it is
+//! A channel to a broker for one [`Purpose`](super::types::Purpose) (fetching, producing, all else): its connection if it is
 //! open, or the time at which it may be opened again.
 
 use std::io::IoSlice;

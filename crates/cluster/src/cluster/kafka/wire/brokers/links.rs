@@ -1,6 +1,6 @@
 //! The channels of [`Brokers`]: opens and closes their connections, and reports the outcomes of their requests.
 //!
-//! A channel belongs to a broker and a [`Use`]: together they are its key. A link is the number of one connection of a
+//! A channel belongs to a broker and a [`Purpose`]: together they are its key. A link is the number of one connection of a
 //! channel: a connection that is opened anew has another number. The edge carries out the operations on sockets.
 
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use super::Brokers;
 use super::backoff::backoff;
 use super::channel::{Channel, OpenConnection};
 use super::metadata_messages::{METADATA, METADATA_VERSIONS, read_response, request_body};
-use super::types::{Act, Address, Event, Link, RequestId, Settings, Trouble, TroubleKind, Use};
+use super::types::{Act, Address, Event, Link, Purpose, RequestId, Settings, Trouble, TroubleKind};
 use crate::cluster::kafka::wire::connection::{Connection, Fault, Pool, Request, Response, Shared};
 use crate::cluster::kafka::wire::login::Login;
 
@@ -36,7 +36,7 @@ impl Brokers {
 
     /// Opens a connection, unless it is open; if its backoff has not passed yet, schedules the attempt. If the broker's
     /// address is unknown, requests metadata instead.
-    pub(super) fn open_or_schedule(&mut self, node: i32, purpose: Use, now: Instant) {
+    pub(super) fn open_or_schedule(&mut self, node: i32, purpose: Purpose, now: Instant) {
         let key = (node, purpose);
         if self.channels.get(&key).is_some_and(|channel| channel.open.is_some()) {
             return;
@@ -51,7 +51,7 @@ impl Brokers {
         }
     }
 
-    fn open(&mut self, node: i32, purpose: Use, now: Instant) {
+    fn open(&mut self, node: i32, purpose: Purpose, now: Instant) {
         let Some(address) = self.hosts.address(node).cloned() else { return };
         let link = Link(self.next_link);
         self.next_link += 1;
@@ -70,7 +70,7 @@ impl Brokers {
     pub(super) fn try_send(
         &mut self,
         node: i32,
-        purpose: Use,
+        purpose: Purpose,
         request: Request,
         timeout: Duration,
         now: Instant,
@@ -146,7 +146,7 @@ impl Brokers {
     /// Replaces the brokers' addresses with those in metadata. Open connections are kept: they work until they break.
     fn replace_nodes(&mut self, nodes: Vec<(i32, Address)>) {
         for node in self.hosts.replace(nodes) {
-            let channels = self.channels.range_mut((node, Use::Fetch)..=(node, Use::Control));
+            let channels = self.channels.range_mut((node, Purpose::Fetch)..=(node, Purpose::Control));
             channels.for_each(|(_, channel)| (channel.failures, channel.retry_at) = (0, None));
         }
         let hosts = &self.hosts;
@@ -242,7 +242,7 @@ impl Brokers {
             return;
         }
         let Some(node) = self.pick_node(self.metadata.avoided_node(), now) else { return };
-        let Some(open) = self.channels.get(&(node, Use::Control)).and_then(|channel| channel.open.as_ref()) else {
+        let Some(open) = self.channels.get(&(node, Purpose::Control)).and_then(|channel| channel.open.as_ref()) else {
             return;
         };
         let Some(version) = open.connection.versions().pick(METADATA, METADATA_VERSIONS) else {
@@ -252,18 +252,18 @@ impl Brokers {
         };
         let body = request_body(self.metadata.topics(), version).into();
         let request = Request { api_key: METADATA, version, body };
-        if let Ok(id) = self.try_send(node, Use::Control, request, self.settings.request_timeout, now) {
+        if let Ok(id) = self.try_send(node, Purpose::Control, request, self.settings.request_timeout, now) {
             self.metadata.request_sent(id, node, now);
         }
     }
 
-    /// A broker with a ready [`Use::Control`] connection. If no such connection is ready, one is opened, unless another
+    /// A broker with a ready [`Purpose::Control`] connection. If no such connection is ready, one is opened, unless another
     /// attempt started a short while ago. `avoided` is a broker whose responses did not help: the next broker's
     /// connection is opened even while the connection to `avoided` is ready.
     pub(super) fn pick_node(&mut self, avoided: Option<i32>, now: Instant) -> Option<i32> {
         if avoided.is_some() {
             let others = self.hosts.nodes_after(avoided).filter(|node| Some(*node) != avoided);
-            let state = |node: i32| (node, self.channels.get(&(node, Use::Control)));
+            let state = |node: i32| (node, self.channels.get(&(node, Purpose::Control)));
             let next = others.map(state).find(|(_, channel)| {
                 channel.is_none_or(|channel| channel.is_ready(now) || channel.is_opening(now) || channel.can_open(now))
             });
@@ -271,13 +271,13 @@ impl Brokers {
                 Some((node, Some(channel))) if channel.is_ready(now) => return Some(node),
                 Some((_, Some(channel))) if channel.is_opening(now) => return None,
                 Some((node, _)) => {
-                    self.open(node, Use::Control, now);
+                    self.open(node, Purpose::Control, now);
                     return None;
                 }
                 None => {}
             }
         }
-        let mut control = self.channels.iter().filter(|((_, purpose), _)| *purpose == Use::Control);
+        let mut control = self.channels.iter().filter(|((_, purpose), _)| *purpose == Purpose::Control);
         // Brokers from metadata come before bootstrap addresses, then those with the fewest pending requests.
         let ready = control.clone().filter(|(_, channel)| channel.is_ready(now)).min_by_key(|((node, _), channel)| {
             let pending_count = channel.open.as_ref().map_or(0, |open| open.connection.pending_count());
@@ -290,14 +290,14 @@ impl Brokers {
             && let Some(node) = self.next_candidate(now)
         {
             self.last_candidate = Some(node);
-            self.open(node, Use::Control, now);
+            self.open(node, Purpose::Control, now);
         }
         None
     }
 
     /// The next broker to attempt: a known broker, or a bootstrap address while all known brokers fail.
     fn next_candidate(&self, now: Instant) -> Option<i32> {
-        let channel = |node: i32| self.channels.get(&(node, Use::Control));
+        let channel = |node: i32| self.channels.get(&(node, Purpose::Control));
         let can_open = |node: &i32| channel(*node).is_none_or(|channel| channel.can_open(now));
         if let Some(node) = self.hosts.nodes_after(self.last_candidate).find(can_open) {
             return Some(node);

@@ -5,7 +5,7 @@
 //! [`super::edge::Edge`] or a simulation, drives it: it carries out the operations, and calls [`Brokers::tick`] when it
 //! is due.
 //!
-//! - A connection is opened on demand, one for each [`Use`], and opened again after it broke, with exponential backoff
+//! - A connection is opened on demand, one for each [`Purpose`], and opened again after it broke, with exponential backoff
 //!   and jitter. It is closed after nine minutes without use: the broker would close it after ten, and a request sent
 //!   at that moment would be lost.
 //! - Metadata is requested when an unknown leader is looked up, when a leader is doubted, when a connection to a broker
@@ -31,7 +31,7 @@ use self::hosts::Hosts;
 use self::metadata::Metadata;
 pub use self::metadata_messages::{METADATA, METADATA_VERSIONS};
 pub use self::types::{
-    Act, Address, Event, InvalidAddress, Leader, Link, RequestId, Settings, Trouble, TroubleKind, Use,
+    Act, Address, Event, InvalidAddress, Leader, Link, Purpose, RequestId, Settings, Trouble, TroubleKind,
 };
 use super::connection::{Fault, Pool, Request, Versions};
 pub use super::login::Login;
@@ -52,9 +52,9 @@ pub struct Brokers {
     hosts: Hosts,
     metadata: Metadata,
     /// By the broker's number and the use.
-    channels: BTreeMap<(i32, Use), Channel>,
+    channels: BTreeMap<(i32, Purpose), Channel>,
     /// The connections in use, and the channel of each.
-    links: BTreeMap<Link, (i32, Use)>,
+    links: BTreeMap<Link, (i32, Purpose)>,
     /// Operations that the edge has not taken yet.
     acts: VecDeque<Act>,
     /// Outcomes of requests that the client has not taken yet.
@@ -176,7 +176,7 @@ impl Brokers {
 
     /// Opens the connection to `node` for `purpose` unless it is open. Returns the versions that the broker offers once
     /// requests can be sent; `None` until then, and while the connection is muted or renews its login.
-    pub fn ensure_ready(&mut self, node: i32, purpose: Use, now: Instant) -> Option<&Versions> {
+    pub fn ensure_ready(&mut self, node: i32, purpose: Purpose, now: Instant) -> Option<&Versions> {
         self.advance_clock(now);
         self.open_or_schedule(node, purpose, now);
         let channel = self.channels.get(&(node, purpose))?;
@@ -185,7 +185,7 @@ impl Brokers {
 
     /// Whether the connection to `node` for `purpose` is not ready now, after it was lost or could not be opened; or
     /// whether the latest metadata does not contain the node.
-    pub fn is_failing(&self, node: i32, purpose: Use) -> bool {
+    pub fn is_failing(&self, node: i32, purpose: Purpose) -> bool {
         let channel = self.channels.get(&(node, purpose));
         channel.map_or_else(|| self.hosts.address(node).is_none(), Channel::is_failing)
     }
@@ -193,7 +193,7 @@ impl Brokers {
     /// Sends no request on this connection until `until`, because of a throttle time (KIP-219). To be called by whoever
     /// decodes a Produce response; the throttle times of all other responses are applied when they arrive. Like the
     /// broker, this mutes only the connection on which the request was sent.
-    pub fn mute(&mut self, node: i32, purpose: Use, until: Instant) {
+    pub fn mute(&mut self, node: i32, purpose: Purpose, until: Instant) {
         if let Some(channel) = self.channels.get_mut(&(node, purpose)) {
             channel.mute(until);
         }
@@ -202,7 +202,14 @@ impl Brokers {
     /// Sends a request on a connection for which [`Brokers::ensure_ready`] has returned versions; on any other
     /// connection the request fails unsent. Without a response within `timeout`, the connection is closed and all its
     /// requests fail.
-    pub fn send(&mut self, node: i32, purpose: Use, request: Request, timeout: Duration, now: Instant) -> RequestId {
+    pub fn send(
+        &mut self,
+        node: i32,
+        purpose: Purpose,
+        request: Request,
+        timeout: Duration,
+        now: Instant,
+    ) -> RequestId {
         self.advance_clock(now);
         self.try_send(node, purpose, request, timeout, now).unwrap_or_else(|(id, reason)| {
             self.events.push_back(Event::Failed { id, sent: false, reason });
@@ -210,7 +217,7 @@ impl Brokers {
         })
     }
 
-    /// The number of any broker with a ready [`Use::Control`] connection; negative for a bootstrap address. If no such
+    /// The number of any broker with a ready [`Purpose::Control`] connection; negative for a bootstrap address. If no such
     /// connection is ready, one is opened: call again at the next tick.
     pub fn any_node(&mut self, now: Instant) -> Option<i32> {
         self.advance_clock(now);
@@ -220,7 +227,7 @@ impl Brokers {
     }
 
     /// Requests metadata at once, even if no topic is watched.
-    pub fn ask_for_nodes(&mut self, now: Instant) {
+    pub fn request_metadata_now(&mut self, now: Instant) {
         self.advance_clock(now);
         self.metadata.schedule_at_once(now);
         self.request_due_metadata(now);
@@ -269,7 +276,7 @@ impl Brokers {
         let channel_times = self
             .channels
             .iter()
-            .flat_map(|((_, purpose), channel)| channel.tick_times(seeks_any && *purpose == Use::Control));
+            .flat_map(|((_, purpose), channel)| channel.tick_times(seeks_any && *purpose == Purpose::Control));
         channel_times.chain(metadata_at).filter(|at| *at > ticked_at).min()
     }
 

@@ -90,7 +90,7 @@ impl Default for Settings {
 /// What a connection is used for. A broker handles the requests of a connection one after the other, so requests that
 /// may take long have a connection of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Use {
+pub enum Purpose {
     /// Fetch requests, which wait at the broker.
     Fetch,
     /// Produce requests.

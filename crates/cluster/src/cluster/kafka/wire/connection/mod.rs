@@ -32,7 +32,7 @@ pub use self::request::{Body, Request, Segment, Segments};
 pub(super) use self::throttle::duration as throttle;
 pub use self::versions::Versions;
 use super::brokers::{RequestId, Settings, TroubleKind};
-use super::login::{self, Dialogue, Login, LoginError, Missing};
+use super::login::{self, Dialogue, Login, LoginError, NoToken};
 use super::primitives::Reader;
 
 pub(super) mod fields;
@@ -339,7 +339,7 @@ impl Connection {
     }
 
     fn log_in(&mut self, shared: &mut Shared<'_>) -> Result<(), Fault> {
-        self.login = match shared.settings.login.by_now(shared.now) {
+        self.login = match shared.settings.login.with_current_token(shared.now) {
             Ok(login) => login,
             Err(missing) => return self.wait_for_token(&missing, shared),
         };
@@ -349,7 +349,7 @@ impl Connection {
         self.send_own(login::HANDSHAKE, version, login::handshake(mechanism), shared)
     }
 
-    fn wait_for_token(&mut self, missing: &Missing, shared: &Shared<'_>) -> Result<(), Fault> {
+    fn wait_for_token(&mut self, missing: &NoToken, shared: &Shared<'_>) -> Result<(), Fault> {
         let deadline = match self.phase {
             Phase::Token { deadline, .. } => deadline,
             _ => shared.now + shared.settings.request_timeout,

@@ -154,14 +154,14 @@ impl Edge {
     /// When the next attempt to open a connection may be made.
     fn next_attempt_at(&self, clients: &[&mut Brokers]) -> Option<Instant> {
         let driven = self.sockets.iter().filter(|entry| owner(clients, &entry.owner).is_some());
-        driven.filter_map(Entry::waiting).map(|admitted| admitted.at).min()
+        driven.filter_map(Entry::admission).map(|admitted| admitted.at).min()
     }
 
     /// Starts the waiting attempts that are due.
     fn start_due_attempts(&mut self, clients: &mut [&mut Brokers], now: Instant) {
         for index in 0..self.sockets.len() {
             if let Some(entry) = self.sockets.get(index)
-                && entry.waiting().is_some()
+                && entry.admission().is_some()
                 && let Some(brokers) = owner_mut(clients, &entry.owner)
             {
                 self.start_attempt(index, brokers, now);
@@ -201,11 +201,11 @@ impl Edge {
     /// Starts to open a connection, if the attempt may be made now.
     fn start_attempt(&mut self, index: usize, brokers: &mut Brokers, now: Instant) {
         let Some(entry) = self.sockets.get_mut(index) else { return };
-        let Some(admitted) = entry.waiting() else { return };
+        let Some(admitted) = entry.admission() else { return };
         if !self.contact.is_due(&entry.address.to_string(), admitted, now) {
             return;
         }
-        self.contact.tries();
+        self.contact.count_attempt();
         if let Ok(ip) = entry.address.host.parse::<IpAddr>() {
             entry.socket = Socket::Opening(Opening::new(vec![(ip, entry.address.port).into()], self.settings));
             return entry.advance(false, self.tls.as_deref(), brokers, now);
@@ -272,8 +272,8 @@ impl Edge {
                 if flags.contains(PollFlags::IN) && brokers.was_ready(entry.link) {
                     // Only a connection's first response releases the attempts that wait for this address.
                     match std::mem::replace(&mut entry.has_responded, true) {
-                        true => self.contact.heard(),
-                        false => self.contact.reached(&entry.address.to_string()),
+                        true => self.contact.note_response(),
+                        false => self.contact.note_first_response(&entry.address.to_string()),
                     }
                 }
             }

@@ -140,7 +140,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// When the attempt to open the connection may be made; `None` if it was made already.
-    pub fn waiting(&self) -> Option<Admitted> {
+    pub fn admission(&self) -> Option<Admitted> {
         match self.socket {
             Socket::Waiting(admitted) => Some(admitted),
             _ => None,

@@ -17,7 +17,7 @@ use super::fetched::{Fetched, HeldBytes, place_in};
 /// Counts the bytes of the responses that were not completely handed on. A response counts until its last chunk is
 /// gone.
 #[derive(Debug, Default)]
-pub(super) struct Buffers {
+pub(super) struct BufferedBytes {
     /// The number of the last response.
     last_number: u64,
     bytes: usize,
@@ -25,7 +25,7 @@ pub(super) struct Buffers {
     held: BTreeMap<u64, (usize, usize)>,
 }
 
-impl Buffers {
+impl BufferedBytes {
     /// The bytes of all these responses.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -42,12 +42,12 @@ impl Buffers {
     }
 
     /// A chunk of the response with this number is gone.
-    pub fn release(&mut self, buffer: u64) {
-        let Some((bytes, chunks)) = self.held.get_mut(&buffer) else { return };
+    pub fn release(&mut self, response_number: u64) {
+        let Some((bytes, chunks)) = self.held.get_mut(&response_number) else { return };
         *chunks -= 1;
         if *chunks == 0 {
             self.bytes -= *bytes;
-            self.held.remove(&buffer);
+            self.held.remove(&response_number);
         }
     }
 }
@@ -106,8 +106,8 @@ impl Heads {
 /// A partition's part of a response.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    /// The number of the response in [`Buffers`].
-    pub buffer: u64,
+    /// The number of the response in [`BufferedBytes`].
+    pub response_number: u64,
     pub body: Arc<Body>,
     /// The part of the body with the batches that are not completely handed on.
     pub range: Range<usize>,
@@ -157,7 +157,7 @@ pub(super) struct Handover<'a> {
     /// The most records that `into` may have.
     pub records_max: usize,
     /// Whether the checksums of batches are verified.
-    pub checks: bool,
+    pub check_crcs: bool,
     pub unpack: &'a mut dyn Unpack,
     pub into: &'a mut Fetched,
     /// The partition's index in `into`.
@@ -236,7 +236,7 @@ impl Chunk {
         position: i64,
         handover: &mut Handover<'_>,
     ) -> Result<Option<OpenBatch>, Halt> {
-        if handover.checks {
+        if handover.check_crcs {
             batch.check().map_err(Halt::Damaged)?;
         }
         let mut is_admitted = self.aborted.admits(batch).map_err(Halt::Damaged)?;

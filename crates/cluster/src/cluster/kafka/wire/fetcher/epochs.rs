@@ -19,7 +19,7 @@ use kafka_protocol::messages::offset_for_leader_epoch_request::{
 use kafka_protocol::messages::{BrokerId, TopicName};
 use kafka_protocol::protocol::{Encodable, StrBytes};
 
-use super::super::brokers::{Brokers, Use};
+use super::super::brokers::{Brokers, Purpose};
 use super::super::code;
 use super::super::connection::fields::Fields;
 use super::super::connection::{Body, Request};
@@ -42,7 +42,7 @@ impl Fetcher {
     /// Asks a broker where the epochs of these unchecked slots end, unless such a request to it is pending.
     pub(super) fn request_epochs(&mut self, node_id: i32, unchecked: &[u32], brokers: &mut Brokers, now: Instant) {
         let Some(node) = self.nodes.get_mut(&node_id).filter(|node| !node.has_epoch_request) else { return };
-        let Some(versions) = brokers.ensure_ready(node_id, Use::Control, now) else {
+        let Some(versions) = brokers.ensure_ready(node_id, Purpose::Control, now) else {
             self.note_unready(node_id, brokers, now);
             return;
         };
@@ -79,7 +79,7 @@ impl Fetcher {
         node.has_epoch_request = true;
         node.unready_since = None;
         let request = Request { api_key: API_KEY, version, body: bytes.to_vec().into() };
-        let request_id = brokers.send(node_id, Use::Control, request, self.settings.request_timeout, now);
+        let request_id = brokers.send(node_id, Purpose::Control, request, self.settings.request_timeout, now);
         self.pending_requests.insert(request_id, PendingRequest::Epochs { node: node_id, asked });
     }
 

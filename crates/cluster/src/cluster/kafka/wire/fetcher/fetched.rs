@@ -109,7 +109,7 @@ impl Fetched {
     }
 
     /// Which of [`Fetched::partitions`] a record is from.
-    pub fn source(&self, index: usize) -> Option<usize> {
+    pub fn partition_index(&self, index: usize) -> Option<usize> {
         Some(self.batch_part(index)?.partition as usize)
     }
 
@@ -143,7 +143,7 @@ impl Fetched {
 
     /// The records in order, with the index of the partition of each.
     pub fn iter(&self) -> impl Iterator<Item = (usize, RawRecord<'_>)> {
-        (0..self.len()).filter_map(|index| Some((self.source(index)?, self.record(index)?)))
+        (0..self.len()).filter_map(|index| Some((self.partition_index(index)?, self.record(index)?)))
     }
 
     /// The offsets that the positions have moved over, with their leaders' epochs; each partition's are in order.

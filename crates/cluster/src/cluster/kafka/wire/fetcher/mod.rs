@@ -56,7 +56,7 @@ mod slot;
 mod tests;
 mod trouble;
 
-use chunk::Buffers;
+use chunk::BufferedBytes;
 pub use fetched::{Fetched, Passed};
 use node::{Node, PendingRequest};
 pub use settings::{CONFIRMED_AFTER, FetchSettings};
@@ -86,7 +86,7 @@ pub struct Fetcher {
     /// By the brokers' numbers.
     nodes: BTreeMap<i32, Node>,
     pending_requests: HashMap<RequestId, PendingRequest>,
-    buffers: Buffers,
+    buffers: BufferedBytes,
     /// Slots with something to hand on, the next first.
     ready: VecDeque<u32>,
     /// Topics that [`Brokers`] has not been asked to watch yet.
@@ -116,7 +116,7 @@ impl Fetcher {
             last_turn: 0,
             nodes: BTreeMap::new(),
             pending_requests: HashMap::new(),
-            buffers: Buffers::default(),
+            buffers: BufferedBytes::default(),
             ready: VecDeque::new(),
             unwatched: Vec::new(),
             unwanted: Vec::new(),

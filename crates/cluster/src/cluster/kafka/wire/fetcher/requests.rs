@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::super::brokers::{Brokers, Use};
+use super::super::brokers::{Brokers, Purpose};
 use super::super::code::{TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION};
 use super::super::connection::Request;
 use super::super::messages::fetch::{self, FetchPartition, Limits, Session};
@@ -130,7 +130,7 @@ impl Fetcher {
             self.wake_at(at);
             return;
         }
-        let Some(versions) = brokers.ensure_ready(node_id, Use::Fetch, now) else {
+        let Some(versions) = brokers.ensure_ready(node_id, Purpose::Fetch, now) else {
             self.note_unready(node_id, brokers, now);
             return;
         };
@@ -148,7 +148,7 @@ impl Fetcher {
         };
         let request = Request { api_key: fetch::API_KEY, version: fetch::VERSION, body: body.into() };
         let timeout = wait + self.settings.request_timeout;
-        let request_id = brokers.send(node_id, Use::Fetch, request, timeout, now);
+        let request_id = brokers.send(node_id, Purpose::Fetch, request, timeout, now);
         self.pending_requests.insert(request_id, pending);
     }
 

@@ -318,20 +318,20 @@ impl Fetcher {
             return;
         }
         let body = Arc::new(body);
-        let buffer = self.buffers.hold(body.as_slice().len(), parts.len());
+        let response_number = self.buffers.hold(body.as_slice().len(), parts.len());
         for part in parts {
             let mut aborted = AbortedFilter::default();
             if !part.aborted.is_empty() {
                 aborted.begin(part.aborted);
             }
             let (Some(slot), Some((end, epoch))) = (self.slots.get_mut(&part.slot_id), part.heads.next) else {
-                self.buffers.release(buffer);
+                self.buffers.release(response_number);
                 continue;
             };
             let end_epoch = Some(epoch).filter(|epoch| *epoch >= 0);
             slot.bytes_max = self.settings.partition_max_bytes;
             slot.add(Chunk {
-                buffer,
+                response_number,
                 body: Arc::clone(&body),
                 range: part.range,
                 aborted,

@@ -17,7 +17,7 @@ use super::super::brokers::Leader;
 use super::super::code;
 use super::super::mistakes::{self, Mistake};
 use super::super::records::{self, Unpack};
-use super::chunk::{Buffers, Chunk, Cursor, Halt, Handover};
+use super::chunk::{BufferedBytes, Chunk, Cursor, Halt, Handover};
 use super::fetched::Fetched;
 use super::node::Target;
 use super::settings::{CONFIRMED_AFTER, FetchSettings};
@@ -136,7 +136,7 @@ impl Slot {
     }
 
     /// Begins to read at `offset`.
-    pub fn start(&mut self, turn: u64, offset: i64, epoch_before: Option<i32>, buffers: &mut Buffers) {
+    pub fn start(&mut self, turn: u64, offset: i64, epoch_before: Option<i32>, buffers: &mut BufferedBytes) {
         if !mistakes::is_on(Mistake::BufferedUsedAfterRestart) {
             self.drop_chunks(buffers);
         }
@@ -148,7 +148,7 @@ impl Slot {
     }
 
     /// Stops reading.
-    pub fn pause(&mut self, turn: u64, buffers: &mut Buffers) {
+    pub fn pause(&mut self, turn: u64, buffers: &mut BufferedBytes) {
         self.drop_chunks(buffers);
         self.phase = Phase::Paused;
         self.rewind(turn);
@@ -168,8 +168,8 @@ impl Slot {
         (self.suspected_gap, self.alone_at) = (None, None);
     }
 
-    pub fn drop_chunks(&mut self, buffers: &mut Buffers) {
-        self.chunks.drain(..).for_each(|chunk| buffers.release(chunk.buffer));
+    pub fn drop_chunks(&mut self, buffers: &mut BufferedBytes) {
+        self.chunks.drain(..).for_each(|chunk| buffers.release(chunk.response_number));
         self.buffered = 0;
     }
 
@@ -226,7 +226,7 @@ impl Slot {
     /// Handles that the leader does not hold what was fetched: on the leader, the epoch before `next_offset` ends at
     /// `end`, below `next_offset`. Records that are not handed on yet are dropped and fetched again; if all were handed
     /// on, the partition fails with [`Trouble::Truncated`].
-    pub fn handle_truncation(&mut self, end: i64, turn: u64, buffers: &mut Buffers) {
+    pub fn handle_truncation(&mut self, end: i64, turn: u64, buffers: &mut BufferedBytes) {
         if !self.can_hand_on() {
             self.fail(Trouble::Truncated { offset: self.next_offset, end });
         } else {
@@ -329,7 +329,7 @@ impl Slot {
         records_max: usize,
         unpack: &mut dyn Unpack,
         into: &mut Fetched,
-        buffers: &mut Buffers,
+        buffers: &mut BufferedBytes,
         settings: &FetchSettings,
         turn: u64,
         now: Instant,
@@ -339,7 +339,7 @@ impl Slot {
             into.pass(partition, self.position..end, epoch.unwrap_or(-1));
             (self.position, self.epoch_before_position) = (end, epoch);
         }
-        let mut handover = Handover { records_max, checks: settings.check_crcs, unpack, into, partition };
+        let mut handover = Handover { records_max, check_crcs: settings.check_crcs, unpack, into, partition };
         let mut cursor = Cursor { position: self.position, epoch: self.epoch_before_position };
         let mut halt = None;
         while let Some(chunk) = self.chunks.front_mut() {
@@ -350,9 +350,9 @@ impl Slot {
                 halt = Some(reason);
                 break;
             }
-            let buffer = chunk.buffer;
+            let response_number = chunk.response_number;
             self.chunks.pop_front();
-            buffers.release(buffer);
+            buffers.release(response_number);
         }
         (self.position, self.epoch_before_position) = (cursor.position, cursor.epoch);
         let offset = self.position;

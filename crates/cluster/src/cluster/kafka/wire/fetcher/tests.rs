@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::super::brokers::Leader;
 use super::super::messages::fetch::Session;
 use super::super::records::{BatchBuilder, BatchProducer, Codec, Error, Packer};
-use super::chunk::{Buffers, Heads};
+use super::chunk::{BufferedBytes, Heads};
 use super::node::{Node, Target};
 use super::slot::{Reported, Slot};
 use super::{CONFIRMED_AFTER, FetchSettings, Fetched, Fetcher};
@@ -94,7 +94,7 @@ fn empty_response_says_nothing_about_offsets_beyond_its_last_stable_one() {
 
 #[test]
 fn buffer_counts_until_its_last_chunk_is_released() {
-    let mut buffers = Buffers::default();
+    let mut buffers = BufferedBytes::default();
     let (one, other) = (buffers.hold(100, 2), buffers.hold(30, 1));
     assert_eq!(buffers.bytes(), 130);
     buffers.release(one);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub use self::error::LoginError;
-pub use self::token::{Missing, Token, Tokens, check_extension};
+pub use self::token::{NoToken, Token, Tokens, check_extension};
 use super::code::UNSUPPORTED_SASL_MECHANISM;
 use super::connection::fields::{Fields, put, put_bytes, put_no_tags};
 
@@ -60,7 +60,7 @@ pub enum Login {
         /// The password.
         password: String,
     },
-    /// OAUTHBEARER, with the token that is valid when a connection begins to log in: [`Login::by_now`] turns this into
+    /// OAUTHBEARER, with the token that is valid when a connection begins to log in: [`Login::with_current_token`] turns this into
     /// [`Login::Bearer`].
     OAuth(Arc<Tokens>),
     /// OAUTHBEARER with this token.
@@ -98,7 +98,7 @@ impl Login {
     ///
     /// # Errors
     /// The login needs a token, and none is available.
-    pub fn by_now(&self, now: Instant) -> Result<Self, Missing> {
+    pub fn with_current_token(&self, now: Instant) -> Result<Self, NoToken> {
         match self {
             Self::OAuth(tokens) => tokens.get(now).map(Self::Bearer),
             other => Ok(other.clone()),

@@ -237,17 +237,20 @@ fn token_is_valid_until_it_ends_and_then_the_failure_is_returned() {
     let later = |s| now + std::time::Duration::from_secs(s);
     let login = Login::OAuth(Arc::clone(&tokens));
     assert_eq!(login.mechanism(), Some("OAUTHBEARER"));
-    let missing = login.by_now(now).unwrap_err();
+    let missing = login.with_current_token(now).unwrap_err();
     assert_eq!((missing.is_lasting, missing.why.as_str()), (false, "the token endpoint has not answered yet"));
     let put = |value: &str, end| tokens.put(Arc::new(token(value, &[]).unwrap()), end);
     put("one", later(10));
-    let down = Missing { is_lasting: true, why: "it is down".to_owned() };
+    let down = NoToken { is_lasting: true, why: "it is down".to_owned() };
     tokens.fail(down.clone());
-    assert_eq!(login.by_now(later(9)).unwrap().secret(), "one");
-    assert_eq!(login.by_now(later(10)).unwrap_err(), down);
+    assert_eq!(login.with_current_token(later(9)).unwrap().secret(), "one");
+    assert_eq!(login.with_current_token(later(10)).unwrap_err(), down);
     put("two", later(20));
-    assert_eq!(login.by_now(later(10)).unwrap().secret(), "two");
-    assert!(!login.by_now(later(20)).unwrap_err().is_lasting, "failures before the last token are forgotten");
+    assert_eq!(login.with_current_token(later(10)).unwrap().secret(), "two");
+    assert!(
+        !login.with_current_token(later(20)).unwrap_err().is_lasting,
+        "failures before the last token are forgotten"
+    );
     // `Login::OAuth` itself holds no token to begin with.
     Dialogue::begin(&login, [0; NONCE_BYTES]).unwrap_err();
 }

@@ -67,7 +67,7 @@ pub fn check_extension(key: &str, value: &str) -> Result<(), &'static str> {
 
 /// Why no token is available.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct NoToken {
     /// Whether a person has to fix it.
     pub is_lasting: bool,
     /// What happened, and what to do about it; never holds a secret.
@@ -83,7 +83,7 @@ struct Contents {
     /// The token, and when its validity ends.
     token: Option<(Arc<Token>, Instant)>,
     /// Why no other token could be obtained since.
-    missing: Option<Missing>,
+    missing: Option<NoToken>,
 }
 
 impl fmt::Debug for Tokens {
@@ -99,7 +99,7 @@ impl Tokens {
     }
 
     /// Notes why no other token could be obtained. The last one stays valid until its end.
-    pub fn fail(&self, missing: Missing) {
+    pub fn fail(&self, missing: NoToken) {
         self.lock().missing = Some(missing);
     }
 
@@ -107,12 +107,12 @@ impl Tokens {
     ///
     /// # Errors
     /// Why no token is available.
-    pub fn get(&self, now: Instant) -> Result<Arc<Token>, Missing> {
+    pub fn get(&self, now: Instant) -> Result<Arc<Token>, NoToken> {
         let contents = self.lock();
         match (&contents.token, &contents.missing) {
             (Some((token, end)), _) if *end > now => Ok(Arc::clone(token)),
             (_, Some(missing)) => Err(missing.clone()),
-            (_, None) => Err(Missing { is_lasting: false, why: "the token endpoint has not answered yet".to_owned() }),
+            (_, None) => Err(NoToken { is_lasting: false, why: "the token endpoint has not answered yet".to_owned() }),
         }
     }
 

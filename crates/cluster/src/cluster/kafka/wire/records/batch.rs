@@ -3,7 +3,7 @@
 use super::super::primitives::Reader;
 use super::record::Records;
 use super::{
-    CHECKED_FROM, CONTROL_BIT, Codec, Error, HEAD_BYTES, LENGTH_END, MAGIC, NONE, STAMPED_BIT, TRANSACTIONAL_BIT,
+    CHECKED_FROM, CONTROL_BIT, Codec, Error, HEAD_BYTES, LENGTH_END, MAGIC, STAMPED_BIT, TRANSACTIONAL_BIT, UNSET,
 };
 
 /// The position of a batch's magic, the number of its format; the same in every format so far.
@@ -154,7 +154,7 @@ impl<'a> Batch<'a> {
 
     /// Whether its producer has an id.
     pub fn has_producer(&self) -> bool {
-        self.producer_id > NONE
+        self.producer_id > UNSET
     }
 
     /// All its bytes.

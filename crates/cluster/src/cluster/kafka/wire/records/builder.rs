@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::super::primitives::{Scratch, VARINT_BYTES_MAX, VARLONG_BYTES_MAX, varint_bytes};
 use super::pack::Packer;
-use super::{CHECKED_FROM, Codec, HEAD_BYTES, LENGTH_END, MAGIC, NONE, TRANSACTIONAL_BIT};
+use super::{CHECKED_FROM, Codec, HEAD_BYTES, LENGTH_END, MAGIC, TRANSACTIONAL_BIT, UNSET};
 use crate::record::Headers;
 
 /// The most bytes that a record takes before its tail (its key, value and headers): its length, attributes and two
@@ -60,7 +60,7 @@ impl BatchBuilder {
     pub fn within(mut buffer: Vec<u8>) -> Self {
         buffer.clear();
         buffer.resize(HEAD_BYTES, 0);
-        Self { bytes: buffer, count: 0, base_timestamp: NONE, max_timestamp: NONE }
+        Self { bytes: buffer, count: 0, base_timestamp: UNSET, max_timestamp: UNSET }
     }
 
     /// Its buffer, whose contents are meaningless.
@@ -154,7 +154,7 @@ impl BatchBuilder {
 
     #[inline(always)]
     fn put_prefixed_bytes(&mut self, bytes: Option<&[u8]>) {
-        put_short(&mut self.bytes, bytes.map_or(NONE, |bytes| bytes.len() as i64));
+        put_short(&mut self.bytes, bytes.map_or(UNSET, |bytes| bytes.len() as i64));
         self.bytes.extend_from_slice(bytes.unwrap_or_default());
     }
 

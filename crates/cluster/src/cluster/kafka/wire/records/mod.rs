@@ -57,7 +57,7 @@ const CHECKED_FROM: usize = 21;
 /// The batch format that is read and written.
 const MAGIC: i8 = 2;
 /// No producer, no timestamp, no sequence.
-pub const NONE: i64 = -1;
+pub const UNSET: i64 = -1;
 
 const CODEC_BITS: i16 = 0x07;
 const STAMPED_BIT: i16 = 0x08;

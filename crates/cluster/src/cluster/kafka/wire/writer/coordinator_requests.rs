@@ -22,7 +22,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::{Encodable, StrBytes};
 
-use super::super::brokers::{Brokers, RequestId, Use};
+use super::super::brokers::{Brokers, Purpose, RequestId};
 use super::super::connection::Request;
 use super::super::mistakes::{Mistake, is_on};
 use super::lifecycle::{Commit, END_V2};
@@ -183,10 +183,10 @@ impl Writer {
         now: Instant,
     ) -> Option<i32> {
         let node = self.find_coordinator(coordinator_type, brokers, now)?;
-        if brokers.ensure_ready(node, Use::Control, now).is_some() {
+        if brokers.ensure_ready(node, Purpose::Control, now).is_some() {
             return Some(node);
         }
-        if brokers.is_failing(node, Use::Control) {
+        if brokers.is_failing(node, Purpose::Control) {
             self.coordinator_mut(coordinator_type).node = None;
             self.back_off_coordinator(coordinator_type, now);
         }
@@ -204,7 +204,7 @@ impl Writer {
         brokers: &mut Brokers,
         now: Instant,
     ) -> bool {
-        let Some(versions) = brokers.ensure_ready(node, Use::Control, now) else { return false };
+        let Some(versions) = brokers.ensure_ready(node, Purpose::Control, now) else { return false };
         let key = kind.key();
         let Some(version) = versions.pick(key, oldest..=newest) else {
             self.reject_request(&kind, "the broker supports no version of the request that this client supports");
@@ -216,7 +216,7 @@ impl Writer {
             return false;
         }
         let request = Request { api_key: key, version, body: body.into() };
-        let id = brokers.send(node, Use::Control, request, self.settings.request_timeout, now);
+        let id = brokers.send(node, Purpose::Control, request, self.settings.request_timeout, now);
         self.coordinator_requests.push(CoordinatorRequest { id, kind });
         true
     }

@@ -154,7 +154,7 @@ impl Writer {
             }
             RequestOutcome::Abort => self.apply_error_code(&request.kind, WriteErrorKind::Abort, &response),
             RequestOutcome::Fenced => self.apply_error_code(&request.kind, WriteErrorKind::Fenced, &response),
-            RequestOutcome::Refused => self.apply_error_code(&request.kind, WriteErrorKind::Refused, &response),
+            RequestOutcome::Denied => self.apply_error_code(&request.kind, WriteErrorKind::Refused, &response),
         }
     }
 
@@ -213,7 +213,7 @@ impl Writer {
 fn may_have_opened(kind: &RequestKind, error_code: i16) -> bool {
     kind.can_open_transaction()
         && error_code != code::CONCURRENT_TRANSACTIONS
-        && delivery::request_outcome(error_code) != RequestOutcome::Refused
+        && delivery::request_outcome(error_code) != RequestOutcome::Denied
 }
 
 /// How grave a code is: the gravest of several codes decides what to do.
@@ -223,7 +223,7 @@ fn gravity(error_code: i16) -> u8 {
         RequestOutcome::Retry => 1,
         RequestOutcome::Moved => 2,
         RequestOutcome::Abort => 3,
-        RequestOutcome::Refused => 4,
+        RequestOutcome::Denied => 4,
         RequestOutcome::Fenced => 5,
     }
 }

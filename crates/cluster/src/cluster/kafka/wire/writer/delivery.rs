@@ -84,7 +84,7 @@ pub(super) enum BatchOutcome {
     Abort,
     /// The writer can no longer be used.
     Fenced,
-    /// A permission has to be granted, or a setting corrected: what [`RequestOutcome`] calls `Refused`.
+    /// A permission has to be granted, or a setting corrected: what [`RequestOutcome`] calls so too.
     Denied,
 }
 
@@ -135,8 +135,8 @@ pub(super) enum RequestOutcome {
     Abort,
     /// The writer can no longer be used.
     Fenced,
-    /// A permission has to be granted, or a setting corrected: what [`BatchOutcome`] calls `Denied`.
-    Refused,
+    /// A permission has to be granted, or a setting corrected.
+    Denied,
 }
 
 /// What the error code of a coordinator's response means.
@@ -158,7 +158,7 @@ pub(super) fn request_outcome(error_code: i16) -> RequestOutcome {
         INVALID_PRODUCER_EPOCH | PRODUCER_FENCED | INVALID_PRODUCER_ID_MAPPING | INVALID_TXN_STATE => {
             RequestOutcome::Fenced
         }
-        code if is_denied(code) => RequestOutcome::Refused,
+        code if is_denied(code) => RequestOutcome::Denied,
         _ => RequestOutcome::Abort,
     }
 }

@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use kafka_protocol::messages::ApiKey;
 
-use super::super::brokers::{Brokers, Use};
+use super::super::brokers::{Brokers, Purpose};
 use super::super::code;
 use super::super::connection::Versions;
 use super::super::mistakes::{Mistake, is_on};
@@ -29,7 +29,7 @@ use super::coordinator_requests::{CoordinatorType, RequestKind, shared_group_id}
 use super::delivery::describe;
 use super::partition::SendState;
 use super::produce::undelivered_message;
-use super::{Group, Offset, State, Transactions, WriteError, WriteErrorKind, Writer};
+use super::{GroupMembership, Offset, State, Transactions, WriteError, WriteErrorKind, Writer};
 
 /// A commit in progress.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) struct Commit {
     /// The offsets to commit.
     pub offsets: Vec<Offset>,
     /// The group whose offsets they are.
-    pub group: Group,
+    pub group: GroupMembership,
     /// When the commit is given up.
     pub deadline: Instant,
     /// Whether the group's coordinator has accepted all offsets; true from the start if `offsets` is empty.
@@ -67,7 +67,7 @@ impl Writer {
     /// transaction is visible; [`WriteErrorKind::Abort`] that no part of it will ever be visible, once
     /// [`Writer::abort`] has succeeded or the writer is dropped; any other kind that the outcome is unknown, and the
     /// writer must be dropped.
-    pub fn commit(&mut self, offsets: Vec<Offset>, group: Group, now: Instant) {
+    pub fn commit(&mut self, offsets: Vec<Offset>, group: GroupMembership, now: Instant) {
         self.outcome = None;
         if !matches!(self.state, State::Open) {
             let error = WriteError::new(WriteErrorKind::Abort, "no transaction is open");
@@ -150,7 +150,7 @@ impl Writer {
         if self.has_pending_request(|kind| *kind == RequestKind::InitProducerId) {
             return;
         }
-        let Some(versions) = brokers.ensure_ready(node, Use::Control, now) else { return };
+        let Some(versions) = brokers.ensure_ready(node, Purpose::Control, now) else { return };
         self.session.is_v2 = supports_v2(versions) && self.settings.transactions == Transactions::V2;
         self.send_init_producer_id(false, brokers, now);
     }
@@ -320,7 +320,7 @@ impl Writer {
         let partitions = self.active_slots.iter().filter_map(|slot| self.partitions.get(*slot));
         partitions
             .flat_map(|partition| &partition.sealed_batches)
-            .any(|batch| batch.is_lost && batch.send_state != SendState::Logged)
+            .any(|batch| batch.may_have_late_copy && batch.send_state != SendState::Logged)
     }
 
     fn advance_abort(&mut self, aborting: Abort, brokers: &mut Brokers, now: Instant) {

@@ -2,8 +2,8 @@
 //! ended at its coordinator (KIP-98, KIP-447, KIP-890).
 //!
 //! The caller drives it: it hands over records ([`Writer::send`]), starts an operation ([`Writer::open`],
-//! [`Writer::commit`], [`Writer::abort`]), has its [`Brokers`] read and write, calls [`Writer::drive`], and checks for
-//! an [`Writer::outcome`].
+//! [`Writer::commit`], [`Writer::abort`]), has its [`Brokers`] read and write, calls [`Writer::drive`], and takes
+//! the outcome once there is one ([`Writer::take_outcome`]).
 //!
 //! **Terms.** A slot is a partition's index in `Writer::partitions`; the caller gets it once for each partition. A
 //! ticket names the sender of a record by a number. The producer's identity is its id with an epoch: whoever opens the
@@ -39,7 +39,7 @@ use self::lifecycle::{Abort, Commit};
 use self::partition::{Partition, TransactionMembership};
 use self::produce::ProduceRequest;
 use self::session::Session;
-pub use self::types::{Failure, Group, NewRecord, Offset, Slot, Ticket, Transactions, WriteSettings};
+pub use self::types::{Failure, GroupMembership, NewRecord, Offset, Slot, Ticket, Transactions, WriteSettings};
 use super::brokers::{Brokers, Event, RequestId};
 use super::mistakes::{Mistake, is_on};
 use super::records::{Packer, Unsupported};
@@ -262,7 +262,7 @@ impl Writer {
 
     /// Takes the outcome of the last [`Writer::open`], [`Writer::commit`] or [`Writer::abort`]; `None` while it is
     /// in progress.
-    pub fn outcome(&mut self) -> Option<Result<(), WriteError>> {
+    pub fn take_outcome(&mut self) -> Option<Result<(), WriteError>> {
         self.outcome.take()
     }
 

@@ -94,7 +94,7 @@ pub(super) struct SealedBatch {
     /// How far its sending has got.
     pub send_state: SendState,
     /// Whether a request with the batch got no response: a copy of the batch may arrive late.
-    pub is_lost: bool,
+    pub may_have_late_copy: bool,
     /// Why its last attempt failed, for the error of a timeout.
     pub last_failure: Option<String>,
 }

@@ -16,7 +16,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::super::brokers::{Brokers, Leader, RequestId, Use};
+use super::super::brokers::{Brokers, Leader, Purpose, RequestId};
 use super::super::connection::Request;
 use super::super::messages::produce::{API_KEY, OutgoingBatch, Request as Head, VERSIONS, shared_request};
 use super::super::mistakes::{Mistake, is_on};
@@ -133,7 +133,7 @@ impl Writer {
         if pending >= self.settings.in_flight_max.max(1) {
             return false;
         }
-        let Some(versions) = brokers.ensure_ready(plan.node, Use::Produce, now) else { return false };
+        let Some(versions) = brokers.ensure_ready(plan.node, Purpose::Produce, now) else { return false };
         let Some(version) = versions.pick(API_KEY, VERSIONS) else {
             let message = format!("broker {} supports no version of Produce that this client supports", plan.node);
             self.fail(WriteError::new(WriteErrorKind::Refused, message));
@@ -146,7 +146,7 @@ impl Writer {
         let timeout = self.settings.request_timeout;
         let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
         let body = shared_request(version, Head { transactional_id: Some(&self.id), timeout_ms }, outgoing);
-        let id = brokers.send(plan.node, Use::Produce, Request { api_key: API_KEY, version, body }, timeout, now);
+        let id = brokers.send(plan.node, Purpose::Produce, Request { api_key: API_KEY, version, body }, timeout, now);
         for sent in &batches {
             let Some(partition) = self.partitions.get_mut(sent.slot) else { continue };
             let batch = partition.sealed_batches.iter_mut().find(|batch| batch.sequence == sent.sequence);
@@ -215,7 +215,7 @@ impl Writer {
             runs: unsealed.runs,
             first_record_at: unsealed.first_record_at,
             send_state: SendState::Waiting,
-            is_lost: false,
+            may_have_late_copy: false,
             last_failure: None,
         });
         Some(partition.sealed_batches.len() - 1)
@@ -251,7 +251,7 @@ impl Writer {
         let Some(partition) = self.partitions.get_mut(sent.slot) else { return };
         let Some(position) = partition.position_sent_in(id, sent.sequence) else { return };
         if let Some(batch) = partition.sealed_batches.get_mut(position) {
-            batch.is_lost = true;
+            batch.may_have_late_copy = true;
         }
     }
 

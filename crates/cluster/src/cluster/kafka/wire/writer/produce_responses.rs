@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::super::brokers::{Brokers, RequestId, Use};
+use super::super::brokers::{Brokers, Purpose, RequestId};
 use super::super::connection::throttle;
 use super::super::messages::produce::{Partition as PartitionResponse, Response};
 use super::super::mistakes::{Mistake, is_on};
@@ -44,7 +44,7 @@ impl Writer {
             }
         };
         if let Some(throttle) = throttle(response.throttle_ms) {
-            brokers.mute(request.node, Use::Produce, now + throttle);
+            brokers.mute(request.node, Purpose::Produce, now + throttle);
         }
         for sent in &request.batches {
             let Some(partition) = self.partitions.get(sent.slot) else { continue };
@@ -296,7 +296,7 @@ fn halves(whole: &SealedBatch, packer: &mut super::Packer) -> Option<(SealedBatc
             runs,
             first_record_at: whole.first_record_at,
             send_state: SendState::Waiting,
-            is_lost: whole.is_lost,
+            may_have_late_copy: whole.may_have_late_copy,
             last_failure: whole.last_failure.clone(),
         }
     };

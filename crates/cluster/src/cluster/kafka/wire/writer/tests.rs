@@ -81,9 +81,9 @@ fn unjoined_member_commits_nothing() {
     };
     for (generation, member) in [(-1, "member"), (3, "")] {
         let mut writer = open_writer(WriteSettings::default());
-        let group = Group { id: "group".to_owned(), generation, member: member.to_owned(), instance: None };
+        let group = GroupMembership { id: "group".to_owned(), generation, member: member.to_owned(), instance: None };
         writer.commit(vec![offset.clone()], group, now);
-        assert_eq!(writer.outcome().unwrap().unwrap_err().kind, WriteErrorKind::Abort);
+        assert_eq!(writer.take_outcome().unwrap().unwrap_err().kind, WriteErrorKind::Abort);
         assert!(matches!(writer.state, State::Open));
     }
 }

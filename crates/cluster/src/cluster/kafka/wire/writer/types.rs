@@ -123,7 +123,7 @@ pub struct Offset {
 
 /// Proof of membership in the group whose offsets are committed (KIP-447).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Group {
+pub struct GroupMembership {
     /// The group.
     pub id: String,
     /// The group's generation, as far as the member knows.

@@ -14,11 +14,11 @@ struct Chaos {
     world: World,
     random: StdRng,
     /// The requests that were sent: the body, and the connection.
-    sent: BTreeMap<RequestId, (Vec<u8>, (i32, Use))>,
+    sent: BTreeMap<RequestId, (Vec<u8>, (i32, Purpose))>,
     /// The requests that have ended.
     ended: BTreeMap<RequestId, bool>,
     /// The last request of each connection that has ended.
-    last_ended: BTreeMap<(i32, Use), RequestId>,
+    last_ended: BTreeMap<(i32, Purpose), RequestId>,
     /// How many requests were answered, failed although sent, and failed unsent.
     counts: [usize; 3],
 }
@@ -43,7 +43,7 @@ impl Chaos {
         let Self { world, random, sent, .. } = self;
         for partition in 0..3 {
             let Some(leader) = world.brokers.leader("orders", partition) else { continue };
-            let purpose = [Use::Fetch, Use::Produce, Use::Control][random.random_range(0..3)];
+            let purpose = [Purpose::Fetch, Purpose::Produce, Purpose::Control][random.random_range(0..3)];
             if !world.is_ready(leader.node, purpose) || random.random_bool(0.5) {
                 continue;
             }
@@ -182,7 +182,7 @@ impl Chaos {
         let took = self.world.until(|world| {
             let leaders: Vec<_> = (0..3).map(|partition| world.leader(partition)).collect();
             let expected: Vec<_> = world.cluster.topics["orders"].1.iter().copied().map(Some).collect();
-            let is_ready = leaders.iter().flatten().all(|(node, _)| world.is_ready(*node, Use::Fetch));
+            let is_ready = leaders.iter().flatten().all(|(node, _)| world.is_ready(*node, Purpose::Fetch));
             // A stale leader is noticed when it is used.
             for partition in 0..3 {
                 if leaders[partition as usize] != expected[partition as usize] {

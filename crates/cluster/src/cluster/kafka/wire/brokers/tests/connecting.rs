@@ -9,7 +9,7 @@ fn each_use_has_a_connection_of_its_own() {
     world.watch("orders");
     world.until(|world| world.leader(0).is_some());
     world.until(|world| {
-        let ready = [Use::Fetch, Use::Produce, Use::Control].map(|purpose| world.is_ready(2, purpose));
+        let ready = [Purpose::Fetch, Purpose::Produce, Purpose::Control].map(|purpose| world.is_ready(2, purpose));
         ready == [true; 3]
     });
     let ports: Vec<u16> = world.connects.iter().map(|(_, port, _)| *port).collect();
@@ -26,11 +26,11 @@ fn attempts_to_a_broker_that_is_down_back_off() {
     // A caller requests the connection every millisecond.
     let until = world.now + Duration::from_secs(10);
     while world.now < until {
-        world.is_ready(2, Use::Fetch);
+        world.is_ready(2, Purpose::Fetch);
         world.pass(ms(1));
     }
     let attempts: Vec<Instant> =
-        world.connects.iter().filter(|(_, _, purpose)| *purpose == Use::Fetch).map(|(at, ..)| *at).collect();
+        world.connects.iter().filter(|(_, _, purpose)| *purpose == Purpose::Fetch).map(|(at, ..)| *at).collect();
     let backoffs: Vec<u128> = attempts.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
     assert!((14..17).contains(&attempts.len()), "{backoffs:?}");
     for (failures, backoff) in backoffs.iter().enumerate() {
@@ -38,15 +38,15 @@ fn attempts_to_a_broker_that_is_down_back_off() {
         assert!((expected * 8 / 10..=expected * 12 / 10 + 1).contains(backoff), "{backoffs:?}");
     }
     world.cluster.down.clear();
-    let took = world.until(|world| world.is_ready(2, Use::Fetch));
+    let took = world.until(|world| world.is_ready(2, Purpose::Fetch));
     assert!(took <= ms(1300), "{took:?}");
     // A connection that has worked is opened again at once.
-    world.send(2, Use::Fetch, b"x");
+    world.send(2, Purpose::Fetch, b"x");
     world.settle();
     world.events.clear();
     let link = *world.wires.iter().find(|(_, wire)| wire.port == 9002).unwrap().0;
     world.cut(link, "it went away");
-    let took = world.until(|world| world.is_ready(2, Use::Fetch));
+    let took = world.until(|world| world.is_ready(2, Purpose::Fetch));
     assert!(took <= ms(25), "{took:?}");
 }
 
@@ -77,7 +77,7 @@ fn connections_are_opened_only_on_demand() {
     let mut world = World::new(settings());
     world.watch("orders");
     world.until(|world| world.leader(0).is_some());
-    world.until(|world| world.is_ready(2, Use::Fetch));
+    world.until(|world| world.is_ready(2, Purpose::Fetch));
     let link = *world.wires.iter().find(|(_, wire)| wire.port == 9002).unwrap().0;
     world.cut(link, "it went away");
     world.connects.clear();
@@ -89,7 +89,7 @@ fn connections_are_opened_only_on_demand() {
 fn connection_that_does_not_open_in_time_is_closed() {
     let mut world = World::new(settings());
     world.brokers.tick(world.now);
-    world.brokers.ensure_ready(-1, Use::Fetch, world.now);
+    world.brokers.ensure_ready(-1, Purpose::Fetch, world.now);
     let Some(Act::Connect { link, .. }) = world.brokers.next_act() else { panic!("nothing is opened") };
     let next = world.brokers.next_tick().unwrap();
     assert_eq!(next - world.now, Duration::from_secs(3));
@@ -107,7 +107,7 @@ fn connection_that_does_not_open_in_time_is_closed() {
 fn connection_to_a_broker_that_never_responds_is_closed() {
     let mut world = World::new(settings());
     world.cluster.silent.insert(9001);
-    world.is_ready(-1, Use::Fetch);
+    world.is_ready(-1, Purpose::Fetch);
     world.pass(ms(4_900));
     assert_eq!(world.wires.len(), 1);
     world.pass(ms(200));
@@ -139,14 +139,14 @@ fn bootstrap_addresses_are_attempted_again_while_all_brokers_are_unreachable() {
     let mut world = World::with(settings(), &[9100], 1);
     world.watch("orders");
     world.until(|world| world.leader(0).is_some());
-    world.until(|world| world.is_ready(2, Use::Fetch));
+    world.until(|world| world.is_ready(2, Purpose::Fetch));
     // All brokers move to other addresses at once, and only the bootstrap address still points to one of them.
     world.cluster.down.extend([9001, 9002, 9003]);
     world.cluster.nodes = (1..=3).map(|node| (node, 9200 + node as u16)).collect();
     for link in world.links() {
         world.cut(link, "it went away");
     }
-    let took = world.until(|world| world.is_ready(2, Use::Fetch));
+    let took = world.until(|world| world.is_ready(2, Purpose::Fetch));
     assert!(took < ms(500), "{took:?}");
     assert!(world.connects.iter().any(|(_, port, _)| *port == 9202));
 }
@@ -162,41 +162,41 @@ fn known_brokers_are_preferred_to_bootstrap_addresses() {
     assert_eq!(node, Some(-1));
     world.watch("orders");
     world.until(|world| world.leader(0).is_some());
-    world.until(|world| world.is_ready(3, Use::Control));
+    world.until(|world| world.is_ready(3, Purpose::Control));
     assert_eq!(world.brokers.any_node(world.now), Some(3));
     // A muted connection is not chosen.
-    world.brokers.mute(3, Use::Control, world.now + ms(100));
+    world.brokers.mute(3, Purpose::Control, world.now + ms(100));
     assert_eq!(world.brokers.any_node(world.now), Some(-1));
 }
 
 #[test]
 fn idle_connection_is_closed_before_the_broker_closes_it() {
     let mut world = World::new(settings());
-    world.until(|world| world.is_ready(-1, Use::Fetch));
+    world.until(|world| world.is_ready(-1, Purpose::Fetch));
     world.pass(Duration::from_secs(500));
-    world.send(-1, Use::Fetch, b"x");
+    world.send(-1, Purpose::Fetch, b"x");
     world.settle();
     assert_eq!(world.take_responses().len(), 1);
     world.pass(Duration::from_secs(539));
     assert_eq!(world.wires.len(), 1);
     world.pass(Duration::from_secs(1));
     assert_eq!((world.wires.len(), world.events.len()), (0, 0));
-    let took = world.until(|world| world.is_ready(-1, Use::Fetch));
+    let took = world.until(|world| world.is_ready(-1, Purpose::Fetch));
     assert!(took <= ms(1), "the connection is reopened without backoff");
 }
 
 #[test]
 fn muted_connection_is_not_ready_until_the_mute_ends() {
     let mut world = World::new(settings());
-    world.until(|world| world.is_ready(-1, Use::Fetch) && world.is_ready(-1, Use::Produce));
-    world.brokers.mute(-1, Use::Fetch, world.now + ms(50));
-    world.brokers.mute(-1, Use::Fetch, world.now + ms(30));
-    assert_eq!((world.is_ready(-1, Use::Fetch), world.is_ready(-1, Use::Produce)), (false, true));
+    world.until(|world| world.is_ready(-1, Purpose::Fetch) && world.is_ready(-1, Purpose::Produce));
+    world.brokers.mute(-1, Purpose::Fetch, world.now + ms(50));
+    world.brokers.mute(-1, Purpose::Fetch, world.now + ms(30));
+    assert_eq!((world.is_ready(-1, Purpose::Fetch), world.is_ready(-1, Purpose::Produce)), (false, true));
     assert_eq!(world.brokers.next_tick(), Some(world.now + ms(50)));
     world.pass(ms(49));
-    assert!(!world.is_ready(-1, Use::Fetch));
+    assert!(!world.is_ready(-1, Purpose::Fetch));
     world.pass(ms(1));
-    assert!(world.is_ready(-1, Use::Fetch));
+    assert!(world.is_ready(-1, Purpose::Fetch));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn trouble_with_a_removed_broker_is_forgotten() {
     let mut world = World::new(settings());
     world.watch("orders");
     world.until(|world| world.leader(0).is_some());
-    world.brokers.ensure_ready(2, Use::Fetch, world.now);
+    world.brokers.ensure_ready(2, Purpose::Fetch, world.now);
     let Some(Act::Connect { link, address }) = world.brokers.next_act() else { panic!("nothing is opened") };
     world.brokers.refused(link, TroubleKind::Host, "its name is unknown", world.now);
     let trouble = world.brokers.trouble().unwrap();
@@ -234,7 +234,7 @@ fn debug_output_never_contains_passwords() {
         |world: &World| format!("{:?} {:?} {:?}", world.brokers, world.brokers.settings, world.brokers.channels);
     let token = format!("{:?}", b"hunter2").trim_matches(['[', ']']).to_owned();
     assert!(format!("{:?}", b"\0me\0hunter2").contains(&token));
-    world.is_ready(-1, Use::Fetch);
+    world.is_ready(-1, Purpose::Fetch);
     for _ in 0..10 {
         world.act();
         for link in world.links() {

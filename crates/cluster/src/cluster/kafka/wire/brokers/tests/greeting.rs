@@ -11,14 +11,14 @@ use sha2::{Digest as _, Sha256};
 use super::super::*;
 use super::world::*;
 use crate::cluster::kafka::wire::login::scram::{Hmac, stretch};
-use crate::cluster::kafka::wire::login::{Missing, Token, Tokens};
+use crate::cluster::kafka::wire::login::{NoToken, Token, Tokens};
 
 #[test]
 fn versions_are_requested_first() {
     let mut world = World::new(settings());
-    assert!(!world.is_ready(-1, Use::Control), "it is not connected yet");
+    assert!(!world.is_ready(-1, Purpose::Control), "it is not connected yet");
     world.settle();
-    let versions = world.brokers.ensure_ready(-1, Use::Control, world.now).unwrap().clone();
+    let versions = world.brokers.ensure_ready(-1, Purpose::Control, world.now).unwrap().clone();
     assert_eq!(versions.range_of(ECHO), Some(1..=9));
     assert_eq!(versions.range_of(0), None);
     assert_eq!(
@@ -36,9 +36,9 @@ fn versions_request_is_repeated_in_a_version_that_the_broker_knows() {
     for (highest, lists_versions, second_version) in [(2, true, 2), (0, true, 0), (2, false, 0)] {
         let mut world = World::new(settings());
         (world.cluster.api_versions_max, world.cluster.lists_versions) = (highest, lists_versions);
-        world.until(|world| world.is_ready(-1, Use::Control));
+        world.until(|world| world.is_ready(-1, Purpose::Control));
         assert_eq!(world.seen.iter().map(|seen| seen.version).collect::<Vec<_>>(), [3, second_version]);
-        let versions = world.brokers.ensure_ready(-1, Use::Control, world.now).unwrap();
+        let versions = world.brokers.ensure_ready(-1, Purpose::Control, world.now).unwrap();
         assert_eq!((versions.range_of(ECHO), versions.feature("transaction.version")), (Some(1..=9), None));
     }
 }
@@ -47,7 +47,7 @@ fn versions_request_is_repeated_in_a_version_that_the_broker_knows() {
 fn broker_that_refuses_every_version_is_reported_as_trouble() {
     let mut world = World::new(settings());
     world.cluster.api_versions_max = -1;
-    world.is_ready(-1, Use::Control);
+    world.is_ready(-1, Purpose::Control);
     world.settle();
     let trouble = world.brokers.trouble().unwrap();
     assert_eq!((trouble.kind, &trouble.address), (TroubleKind::Protocol, &at(9001)));
@@ -181,7 +181,7 @@ fn wrong_password_is_reported_until_the_login_succeeds() {
 fn login_mechanism_that_is_not_offered_is_reported_as_trouble() {
     let mut world = World::new(scram());
     world.serve = Sasl::default().serve(&["PLAIN", "GSSAPI"]);
-    world.is_ready(-1, Use::Control);
+    world.is_ready(-1, Purpose::Control);
     world.settle();
     let trouble = world.brokers.trouble().unwrap();
     assert_eq!(trouble.kind, TroubleKind::Login);
@@ -192,11 +192,11 @@ fn login_mechanism_that_is_not_offered_is_reported_as_trouble() {
 fn login_is_renewed_before_it_expires_and_no_request_interrupts_it() {
     let mut world = World::new(scram());
     world.serve = Sasl { password: "secret", lifetime_ms: 60_000, ..Sasl::default() }.serve(&["SCRAM-SHA-256"]);
-    world.until(|world| world.is_ready(-1, Use::Produce));
+    world.until(|world| world.is_ready(-1, Purpose::Produce));
     let start = world.now;
     // One request has no response yet, so the login cannot be renewed.
     let mut held = None;
-    world.brokers.send(-1, Use::Produce, echo(b"held"), Duration::from_secs(600), world.now);
+    world.brokers.send(-1, Purpose::Produce, echo(b"held"), Duration::from_secs(600), world.now);
     for link in world.links() {
         world.write(link, usize::MAX);
         let wire = world.wires.get_mut(&link).unwrap();
@@ -204,23 +204,23 @@ fn login_is_renewed_before_it_expires_and_no_request_interrupts_it() {
             held = Some((link, std::mem::take(&mut wire.to_broker)));
         }
     }
-    let took = world.until(|world| !world.is_ready(-1, Use::Produce));
+    let took = world.until(|world| !world.is_ready(-1, Purpose::Produce));
     assert!((51_000..57_000).contains(&took.as_millis()), "{took:?}");
     assert_eq!((world.count(17), world.wires.len()), (1, 1));
-    world.send(-1, Use::Produce, b"too late");
+    world.send(-1, Purpose::Produce, b"too late");
     world.settle();
     assert_eq!(world.take_failures(), [(RequestId(1), false, "the broker is not connected".to_owned())]);
     let (link, bytes) = held.unwrap();
     world.wires.get_mut(&link).unwrap().to_broker.extend(bytes);
     world.settle();
     assert_eq!(world.take_responses(), [(RequestId(0), b"held".to_vec())]);
-    assert!(world.is_ready(-1, Use::Produce), "the client has logged in again on the same connection");
+    assert!(world.is_ready(-1, Purpose::Produce), "the client has logged in again on the same connection");
     assert_eq!((world.count(17), world.count(18), world.connects.len()), (2, 1, 1));
     // The login is renewed again although no request is sent.
     let took = world.until(|world| world.count(17) == 3);
     assert!((51_000..57_000).contains(&took.as_millis()), "{took:?}");
     assert!(world.now > start + Duration::from_secs(100));
-    world.send(-1, Use::Produce, b"more");
+    world.send(-1, Purpose::Produce, b"more");
     world.settle();
     assert_eq!(world.take_responses(), [(RequestId(2), b"more".to_vec())]);
 }
@@ -229,10 +229,10 @@ fn login_is_renewed_before_it_expires_and_no_request_interrupts_it() {
 fn failed_renewal_of_a_login_breaks_the_connection() {
     let mut world = World::new(scram());
     world.serve = Sasl { password: "secret", lifetime_ms: 10_000, ..Sasl::default() }.serve(&["SCRAM-SHA-256"]);
-    world.until(|world| world.is_ready(-1, Use::Produce));
+    world.until(|world| world.is_ready(-1, Purpose::Produce));
     world.serve = Sasl { password: "other", ..Sasl::default() }.serve(&["SCRAM-SHA-256"]);
     world.pass(Duration::from_secs(10));
-    assert!(!world.is_ready(-1, Use::Produce));
+    assert!(!world.is_ready(-1, Purpose::Produce));
     assert_eq!(world.brokers.trouble().unwrap().kind, TroubleKind::Login);
 }
 
@@ -240,7 +240,7 @@ fn failed_renewal_of_a_login_breaks_the_connection() {
 fn login_with_a_tiny_lifetime_is_renewed_once_a_second() {
     let mut world = World::new(scram());
     world.serve = Sasl { password: "secret", lifetime_ms: 1, ..Sasl::default() }.serve(&["SCRAM-SHA-256"]);
-    world.until(|world| world.is_ready(-1, Use::Produce));
+    world.until(|world| world.is_ready(-1, Purpose::Produce));
     world.pass(Duration::from_secs(10));
     assert!((9..=12).contains(&world.count(17)), "{}", world.count(17));
 }
@@ -262,7 +262,7 @@ fn login_waits_for_a_token() {
     let (mut world, tokens) = oauth();
     world.serve = Sasl { password: "one", ..Sasl::default() }.serve(BEARER);
     world.watch("orders");
-    tokens.fail(Missing { is_lasting: false, why: "the endpoint is down".to_owned() });
+    tokens.fail(NoToken { is_lasting: false, why: "the endpoint is down".to_owned() });
     world.pass(ms(2000));
     assert_eq!((world.count(17), world.brokers.trouble(), world.brokers.failure()), (0, None, None));
     put(&tokens, "one", world.now + Duration::from_secs(60));
@@ -274,16 +274,16 @@ fn login_waits_for_a_token() {
 #[test]
 fn login_without_a_token_fails_and_gives_the_reason() {
     let (mut world, tokens) = oauth();
-    world.is_ready(-1, Use::Control);
-    tokens.fail(Missing { is_lasting: false, why: "the endpoint is down".to_owned() });
+    world.is_ready(-1, Purpose::Control);
+    tokens.fail(NoToken { is_lasting: false, why: "the endpoint is down".to_owned() });
     let took = world.until(|world| world.brokers.failure().is_some());
     assert!((5000..5100).contains(&took.as_millis()), "after the timeout of a request: {took:?}");
     let why = "kafka:9001: it requires a login, and there is no token: the endpoint is down";
     assert_eq!((world.brokers.failure(), world.brokers.trouble()), (Some(why), None));
     // A problem that a person has to fix is reported at once.
-    tokens.fail(Missing { is_lasting: true, why: "the secret is wrong".to_owned() });
+    tokens.fail(NoToken { is_lasting: true, why: "the secret is wrong".to_owned() });
     let took = world.until(|world| {
-        world.is_ready(-1, Use::Control);
+        world.is_ready(-1, Purpose::Control);
         world.brokers.trouble().is_some()
     });
     assert!(took < ms(1500), "{took:?}");
@@ -294,7 +294,7 @@ fn login_without_a_token_fails_and_gives_the_reason() {
     // The trouble is cleared once it is fixed.
     world.serve = Sasl { password: "one", ..Sasl::default() }.serve(BEARER);
     put(&tokens, "one", world.now + Duration::from_secs(60));
-    world.until(|world| world.is_ready(-1, Use::Control));
+    world.until(|world| world.is_ready(-1, Purpose::Control));
     assert_eq!(world.brokers.trouble(), None);
 }
 
@@ -318,21 +318,21 @@ fn login_is_renewed_with_the_current_token() {
     let (mut world, tokens) = oauth();
     world.serve = Sasl { password: "one", lifetime_ms: 10_000, ..Sasl::default() }.serve(BEARER);
     put(&tokens, "one", world.now + Duration::from_secs(10));
-    world.until(|world| world.is_ready(-1, Use::Produce));
+    world.until(|world| world.is_ready(-1, Purpose::Produce));
     world.serve = Sasl { password: "two", lifetime_ms: 10_000, ..Sasl::default() }.serve(BEARER);
     world.pass(ms(8000));
     put(&tokens, "two", world.now + Duration::from_secs(10));
     world.pass(ms(2000));
-    assert!(world.is_ready(-1, Use::Produce));
+    assert!(world.is_ready(-1, Purpose::Produce));
     assert_eq!((world.count(17), world.connects.len(), world.brokers.trouble()), (2, 1, None));
     // The third token is late: the connection waits for it, then continues.
     world.serve = Sasl { password: "three", lifetime_ms: 10_000, ..Sasl::default() }.serve(BEARER);
     tokens.put(Arc::new(Token::new("two".to_owned(), Vec::new()).unwrap()), world.now);
     world.pass(ms(11_000));
-    assert!(!world.is_ready(-1, Use::Produce));
+    assert!(!world.is_ready(-1, Purpose::Produce));
     assert_eq!(world.brokers.failure(), None, "the connection waits for a token");
     put(&tokens, "three", world.now + Duration::from_secs(10));
     world.pass(ms(20));
-    assert!(world.is_ready(-1, Use::Produce));
+    assert!(world.is_ready(-1, Purpose::Produce));
     assert_eq!((world.count(17), world.connects.len()), (3, 1));
 }

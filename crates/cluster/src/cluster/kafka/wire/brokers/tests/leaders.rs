@@ -193,7 +193,7 @@ fn old_metadata_is_requested_again() {
 #[test]
 fn broken_connection_causes_a_metadata_request() {
     let mut world = watching(settings());
-    world.until(|world| world.is_ready(2, Use::Fetch));
+    world.until(|world| world.is_ready(2, Purpose::Fetch));
     world.pass(Duration::from_secs(10));
     let requests = world.count(3);
     set_leaders(&mut world, &[(1, 5), (3, 6), (3, 5)]);
@@ -247,8 +247,8 @@ fn throttled_metadata_response_mutes_the_connection() {
     world.cluster.throttle_ms = 700;
     world.watch("orders");
     world.until(|world| world.leader(0).is_some());
-    assert!(!world.is_ready(-1, Use::Control));
-    let took = world.until(|world| world.is_ready(-1, Use::Control));
+    assert!(!world.is_ready(-1, Purpose::Control));
+    let took = world.until(|world| world.is_ready(-1, Purpose::Control));
     assert_eq!(took.as_millis(), 700);
 }
 
@@ -259,9 +259,9 @@ fn leader_with_an_unknown_address_causes_a_metadata_request() {
     world.watch("orders");
     world.until(|world| world.leader(1).is_some());
     world.pass(Duration::from_secs(5));
-    assert!(!world.is_ready(2, Use::Fetch));
+    assert!(!world.is_ready(2, Purpose::Fetch));
     world.cluster.nodes.insert(2, 9002);
-    let took = world.until(|world| world.is_ready(2, Use::Fetch));
+    let took = world.until(|world| world.is_ready(2, Purpose::Fetch));
     assert!(took < ms(1300), "{took:?}");
 }
 

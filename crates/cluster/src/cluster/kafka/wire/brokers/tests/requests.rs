@@ -23,7 +23,7 @@ fn segmented(body: &[u8]) -> Request {
 
 fn ready() -> World {
     let mut world = World::new(settings());
-    world.until(|world| world.is_ready(-1, Use::Fetch));
+    world.until(|world| world.is_ready(-1, Purpose::Fetch));
     world
 }
 
@@ -40,7 +40,7 @@ proptest! {
         let timeout = Duration::from_secs(5);
         let ids: Vec<RequestId> = bodies
             .iter()
-            .map(|body| world.brokers.send(-1, Use::Fetch, segmented(body), timeout, world.now))
+            .map(|body| world.brokers.send(-1, Purpose::Fetch, segmented(body), timeout, world.now))
             .collect();
         let mut piece_lengths = pieces.iter().cycle();
         world.settle_in_pieces(|| *piece_lengths.next().unwrap());
@@ -55,11 +55,11 @@ proptest! {
         piece in 1_usize..60,
     ) {
         let mut world = World::new(settings());
-        world.is_ready(-1, Use::Fetch);
+        world.is_ready(-1, Purpose::Fetch);
         world.act();
         if has_request {
-            world.until(|world| world.is_ready(-1, Use::Fetch));
-            world.send(-1, Use::Fetch, b"hello");
+            world.until(|world| world.is_ready(-1, Purpose::Fetch));
+            world.send(-1, Purpose::Fetch, b"hello");
         }
         let link = world.links()[0];
         world.write(link, usize::MAX);
@@ -77,7 +77,7 @@ proptest! {
 fn responses_are_not_copied_and_buffers_are_reused() {
     let mut world = ready();
     let body = vec![5; 1 << 20];
-    world.send(-1, Use::Fetch, &body);
+    world.send(-1, Purpose::Fetch, &body);
     world.settle();
     let Some(Event::Responded { body: response, version, .. }) = world.events.pop() else {
         panic!("{:?}", world.events)
@@ -86,7 +86,7 @@ fn responses_are_not_copied_and_buffers_are_reused() {
     let buffer = response.into_buffer();
     let address = buffer.as_ptr();
     world.brokers.recycle(buffer);
-    world.send(-1, Use::Fetch, &body);
+    world.send(-1, Purpose::Fetch, &body);
     world.settle();
     let Some(Event::Responded { body: response, .. }) = world.events.pop() else { panic!("{:?}", world.events) };
     assert_eq!(response.as_slice().as_ptr().addr() - address.addr(), 4, "the correlation id comes before it");
@@ -102,7 +102,7 @@ fn only_partly_or_fully_written_requests_are_reported_as_sent() {
         let link = world.links()[0];
         let length = |body: &&[u8]| {
             let before = world.wires[&link].written;
-            world.brokers.send(-1, Use::Fetch, segmented(body), ms(1000), world.now);
+            world.brokers.send(-1, Purpose::Fetch, segmented(body), ms(1000), world.now);
             world.write(link, usize::MAX);
             world.wires[&link].written - before
         };
@@ -113,7 +113,7 @@ fn only_partly_or_fully_written_requests_are_reported_as_sent() {
         let mut world = ready();
         let link = world.links()[0];
         for body in bodies {
-            world.brokers.send(-1, Use::Fetch, segmented(body), ms(1000), world.now);
+            world.brokers.send(-1, Purpose::Fetch, segmented(body), ms(1000), world.now);
         }
         if cut > 0 {
             world.write(link, cut);
@@ -135,7 +135,7 @@ fn responses_that_arrived_before_the_connection_broke_are_delivered() {
         let mut world = ready();
         let link = world.links()[0];
         for body in [&b"a"[..], b"bb", b"ccc"] {
-            world.send(-1, Use::Fetch, body);
+            world.send(-1, Purpose::Fetch, body);
         }
         world.write(link, usize::MAX);
         while world.serve(link) {}
@@ -170,7 +170,7 @@ fn send_invalid_bytes(bytes: &[u8], requests: usize) -> (Vec<(RequestId, bool, S
     let mut world = ready();
     let link = world.links()[0];
     for _ in 0..requests {
-        world.send(-1, Use::Fetch, b"x");
+        world.send(-1, Purpose::Fetch, b"x");
     }
     world.write(link, usize::MAX);
     world.wires.get_mut(&link).unwrap().to_client.extend(bytes);
@@ -207,7 +207,7 @@ fn invalid_frame_lengths_break_the_connection() {
 fn response_to_a_partly_written_request_breaks_the_connection() {
     let mut world = ready();
     let link = world.links()[0];
-    world.send(-1, Use::Fetch, b"not all of it");
+    world.send(-1, Purpose::Fetch, b"not all of it");
     world.write(link, 10);
     world.wires.get_mut(&link).unwrap().to_client.extend([0, 0, 0, 4, 0, 0, 0, 1]);
     world.read(link, usize::MAX);
@@ -221,8 +221,8 @@ fn request_without_a_timely_response_fails_together_with_later_requests() {
     let mut world = ready();
     world.cluster.silent.insert(9001);
     let begin = world.now;
-    world.brokers.send(-1, Use::Fetch, echo(b"a"), Duration::from_secs(60), world.now);
-    world.brokers.send(-1, Use::Fetch, echo(b"b"), Duration::from_secs(2), world.now);
+    world.brokers.send(-1, Purpose::Fetch, echo(b"a"), Duration::from_secs(60), world.now);
+    world.brokers.send(-1, Purpose::Fetch, echo(b"b"), Duration::from_secs(2), world.now);
     world.until(|world| !world.events.is_empty());
     assert_eq!(world.now - begin, Duration::from_secs(2));
     let reason = "kafka:9001: it did not answer a request in time".to_owned();
@@ -232,15 +232,15 @@ fn request_without_a_timely_response_fails_together_with_later_requests() {
 #[test]
 fn requests_that_cannot_be_sent_fail_unsent() {
     let mut world = World::new(settings());
-    let id = world.send(7, Use::Fetch, b"to nobody");
+    let id = world.send(7, Purpose::Fetch, b"to nobody");
     let unknown = Request { api_key: 999, version: 0, body: Segments::new() };
-    world.until(|world| world.is_ready(-1, Use::Control));
-    let other = world.brokers.send(-1, Use::Control, unknown, ms(1000), world.now);
+    world.until(|world| world.is_ready(-1, Purpose::Control));
+    let other = world.brokers.send(-1, Purpose::Control, unknown, ms(1000), world.now);
     world.settle();
     let reasons = ["the broker is not connected", "unknown API key 999"].map(str::to_owned);
     assert_eq!(world.take_failures(), [(id, false, reasons[0].clone()), (other, false, reasons[1].clone())]);
     // The connection still works.
-    world.send(-1, Use::Control, b"x");
+    world.send(-1, Purpose::Control, b"x");
     world.settle();
     assert_eq!(world.take_responses().len(), 1);
 }

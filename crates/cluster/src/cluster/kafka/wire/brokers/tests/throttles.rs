@@ -40,14 +40,14 @@ fn throttled_responses() -> Vec<(ApiKey, i16, Vec<u8>)> {
 fn throttle_time_of_any_response_mutes_its_connection() {
     for (api, version, body) in throttled_responses() {
         let mut world = World::new(settings());
-        world.until(|world| world.is_ready(-1, Use::Control) && world.is_ready(-1, Use::Fetch));
+        world.until(|world| world.is_ready(-1, Purpose::Control) && world.is_ready(-1, Purpose::Fetch));
         world.serve = Box::new(move |_, seen| (seen.api_key == api as i16).then(|| body.clone()));
         let request = Request { api_key: api as i16, version, body: Vec::<u8>::new().into() };
-        world.brokers.send(-1, Use::Control, request, Duration::from_secs(5), world.now);
+        world.brokers.send(-1, Purpose::Control, request, Duration::from_secs(5), world.now);
         world.settle();
-        assert!(!world.is_ready(-1, Use::Control), "{api:?} in version {version}");
-        assert!(world.is_ready(-1, Use::Fetch), "brokers mute no other connection");
-        let took = world.until(|world| world.is_ready(-1, Use::Control));
+        assert!(!world.is_ready(-1, Purpose::Control), "{api:?} in version {version}");
+        assert!(world.is_ready(-1, Purpose::Fetch), "brokers mute no other connection");
+        let took = world.until(|world| world.is_ready(-1, Purpose::Control));
         assert_eq!(took.as_millis(), THROTTLE_MS as u128, "{api:?} in version {version}");
     }
 }
@@ -61,7 +61,7 @@ fn throttle_time_of_the_versions_response_mutes_the_connection() {
         response.encode(&mut body, seen.version).unwrap();
         Some(body.to_vec())
     });
-    assert_eq!(world.until(|world| world.is_ready(-1, Use::Control)).as_millis(), THROTTLE_MS as u128);
+    assert_eq!(world.until(|world| world.is_ready(-1, Purpose::Control)).as_millis(), THROTTLE_MS as u128);
 }
 
 #[test]
@@ -73,11 +73,11 @@ fn throttle_times_are_limited_to_a_minute() {
 /// How long a connection is muted.
 fn mute_duration(throttle_ms: i32) -> Duration {
     let mut world = World::new(settings());
-    world.until(|world| world.is_ready(-1, Use::Control));
+    world.until(|world| world.is_ready(-1, Purpose::Control));
     world.serve = Box::new(move |_, _| Some(throttle_ms.to_be_bytes().to_vec()));
     let request = Request { api_key: ApiKey::EndTxn as i16, version: 0, body: Vec::<u8>::new().into() };
-    world.brokers.send(-1, Use::Control, request, Duration::from_secs(5), world.now);
+    world.brokers.send(-1, Purpose::Control, request, Duration::from_secs(5), world.now);
     world.settle();
     assert_eq!(world.events.len(), 1);
-    world.until(|world| world.is_ready(-1, Use::Control))
+    world.until(|world| world.is_ready(-1, Purpose::Control))
 }

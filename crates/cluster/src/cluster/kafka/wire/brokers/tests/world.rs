@@ -29,7 +29,7 @@ pub struct World {
     pub cluster: Cluster,
     pub wires: BTreeMap<Link, Wire>,
     pub seen: Vec<SeenRequest>,
-    pub connects: Vec<(Instant, u16, Use)>,
+    pub connects: Vec<(Instant, u16, Purpose)>,
     pub events: Vec<Event>,
     pub ticks: usize,
     /// Takes precedence over the default responses.
@@ -222,12 +222,12 @@ impl World {
         self.now - begin
     }
 
-    pub fn is_ready(&mut self, node: i32, purpose: Use) -> bool {
+    pub fn is_ready(&mut self, node: i32, purpose: Purpose) -> bool {
         self.brokers.ensure_ready(node, purpose, self.now).is_some()
     }
 
     /// Sends a request to which brokers respond with the request's own body: see [`echo`].
-    pub fn send(&mut self, node: i32, purpose: Use, body: &[u8]) -> RequestId {
+    pub fn send(&mut self, node: i32, purpose: Purpose, body: &[u8]) -> RequestId {
         self.brokers.send(node, purpose, echo(body), Duration::from_secs(5), self.now)
     }
 

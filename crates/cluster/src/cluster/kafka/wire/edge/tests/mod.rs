@@ -10,7 +10,7 @@ use rustix::net::sockopt::socket_keepalive;
 
 use self::server::{Server, Transport};
 use super::super::brokers::tests::world::echo;
-use super::super::brokers::{Address, Brokers, Event, RequestId, Settings, TroubleKind, Use};
+use super::super::brokers::{Address, Brokers, Event, Purpose, RequestId, Settings, TroubleKind};
 use super::{Edge, Family, SocketSettings, clock};
 
 mod server;
@@ -50,12 +50,12 @@ impl Client {
     fn until_ready(&mut self) -> i32 {
         self.until(|brokers, now| {
             let leader = brokers.leader("orders", 0)?;
-            brokers.ensure_ready(leader.node, Use::Fetch, now).map(|_| leader.node)
+            brokers.ensure_ready(leader.node, Purpose::Fetch, now).map(|_| leader.node)
         })
     }
 
     fn send(&mut self, node: i32, body: &[u8]) -> RequestId {
-        self.brokers.send(node, Use::Fetch, echo(body), Duration::from_secs(10), clock())
+        self.brokers.send(node, Purpose::Fetch, echo(body), Duration::from_secs(10), clock())
     }
 
     fn event(&mut self) -> Event {
@@ -192,7 +192,7 @@ fn shared_edge_closes_the_connections_of_a_dropped_client() {
     loop {
         let is_ready = [&mut first.brokers, &mut second.brokers].into_iter().all(|brokers| {
             let leader = brokers.leader("orders", 0);
-            leader.is_some_and(|leader| brokers.ensure_ready(leader.node, Use::Fetch, clock()).is_some())
+            leader.is_some_and(|leader| brokers.ensure_ready(leader.node, Purpose::Fetch, clock()).is_some())
         });
         if is_ready {
             break;
