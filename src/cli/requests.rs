@@ -9,7 +9,7 @@ use super::listing::{Listing, or_none, time};
 use super::stderr::say;
 use super::{Failure, inputs};
 use crate::format;
-use crate::http::proxying::INSTANCE;
+use crate::http::proxying::INSTANCE_PREFIX;
 use crate::http::request::Error;
 use crate::http::request::operator::{ListFilter, ListedRequest, RequestStatus, Settle};
 use crate::proxy::{self, CommandLineSettings, Config};
@@ -170,7 +170,7 @@ fn digits(text: &str) -> Option<String> {
     /// As many as a few thousand requests hardly ever share.
     const MIN: usize = 8;
     const MAX: usize = 64;
-    let digits = text.strip_prefix(INSTANCE).unwrap_or(text).to_ascii_lowercase();
+    let digits = text.strip_prefix(INSTANCE_PREFIX).unwrap_or(text).to_ascii_lowercase();
     let is_fine = (MIN..=MAX).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_fine.then_some(digits)
 }
@@ -209,7 +209,7 @@ abababababab  in_doubt   -                     2023-11-15T22:13:20Z
     #[test]
     fn request_is_typed_as_it_is_shown_or_told() {
         let whole = "ab".repeat(32);
-        for text in [&whole[..12], &whole, &format!("{INSTANCE}{whole}"), "ABABABABABAB"] {
+        for text in [&whole[..12], &whole, &format!("{INSTANCE_PREFIX}{whole}"), "ABABABABABAB"] {
             assert!(whole.starts_with(&digits(text).unwrap()), "{text}");
         }
         for text in ["", "ababab", "no digits", &format!("{whole}ab")] {

@@ -25,7 +25,7 @@ use super::settings::{Bounds, Config, KeyUse, Rule};
 use super::upstream::Upstream;
 use super::usage::Bound;
 use crate::http::proxying::{Limit, LogLimit, RecordedByHand, Share, Shares};
-use crate::http::{Body, Guard, Idempotency, Outcome, Own, Peer, Store};
+use crate::http::{Body, Guard, Idempotency, Outcome, OwnResponse, Peer, Store};
 use crate::observe::{Metrics, OneConnection, RouteMetrics};
 
 /// All routes.
@@ -131,7 +131,7 @@ impl App {
         let route = route.unwrap_or(&self.routes[self.routes.len() - 1]);
         let counted_request = route.metrics.begin();
         let peer = self.bounds.has_shares.then(|| Peer::new(self.heads.client_address(&request, client)));
-        let mut share = self.requests.begin(peer);
+        let mut share = self.requests.empty_share(peer);
         let has_share = share.grow(1, Limit { total: self.bounds.requests_max, guaranteed: 1 });
         let share = has_share.then(|| Arc::new(share));
         let origin = route.origin(&request);
@@ -158,7 +158,7 @@ impl App {
         };
         // The proxy's own responses, and responses recorded by an operator, lack the headers that allow an origin.
         let extensions = response.extensions();
-        let is_from_service = extensions.get::<Own>().is_none() && extensions.get::<RecordedByHand>().is_none();
+        let is_from_service = extensions.get::<OwnResponse>().is_none() && extensions.get::<RecordedByHand>().is_none();
         if let Some(origin) = origin.filter(|_| !is_from_service) {
             problem::allow_origin(response.headers_mut(), origin);
         }

@@ -86,12 +86,12 @@ impl Places {
             // Enabled before the places are looked at, so that a place freed in between is not missed.
             let mut freed = pin!(self.freed.notified());
             freed.as_mut().enable();
-            let full = match self.shares.take(peer, limit) {
+            let full = match self.shares.take_one(peer, limit) {
                 Ok(share) => return Some(self.add(peer, share, counted)),
                 Err(full) => full,
             };
             if !is_refusal_counted {
-                self.shares.refuse();
+                self.shares.count_refusal();
                 is_refusal_counted = true;
             }
             let is_closed = match full {

@@ -1,7 +1,7 @@
 //! The proxy's own responses: problems, as `application/problem+json` (RFC 9457).
 //!
 //! A marker among a response's extensions says whether the service may have run, for the layer ([`crate::http`]), or is
-//! the request's [`Outcome`], for metrics. [`Own`] marks a response that is not the service's.
+//! the request's [`Outcome`], for metrics. [`OwnResponse`] marks a response that is not the service's.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_TYPE, HOST,
@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use serde::Serialize;
 
 use super::upstream::Failure;
-use crate::http::{Body, GivenUp, MayHaveRun, NotRun, Outcome, Own};
+use crate::http::{Body, GivenUp, MayHaveRun, NotRun, Outcome, OwnResponse};
 
 #[derive(Serialize)]
 struct ProblemFields<'a> {
@@ -130,6 +130,6 @@ fn problem(status: StatusCode, kind: &str, title: &str, detail: &str) -> Respons
     let mut response = Response::new(Body::whole(serde_json::to_vec(&text).unwrap_or_default()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    response.extensions_mut().insert(Own);
+    response.extensions_mut().insert(OwnResponse);
     response
 }

@@ -281,7 +281,7 @@ mod tests {
         let text = Bytes::from(vec![b'x'; 3 * PIECE_BYTES + 1]);
         let shares: Arc<Shares> = Arc::default();
         for is_http2 in [false, true] {
-            let share = Arc::new(shares.take(None, Limit { total: 1, guaranteed: 1 }).unwrap());
+            let share = Arc::new(shares.take_one(None, Limit { total: 1, guaranteed: 1 }).unwrap());
             let body = HoldingBody::new(Body::whole(text.clone()), Arc::clone(&share));
             let mut paced = PacedBody::new(body, Pace::new(WAIT, 1), is_http2.then_some(share));
             assert_eq!(http_body::Body::size_hint(&paced).exact(), Some(text.len() as u64));

@@ -42,7 +42,7 @@ pub(super) struct WorkGuard {
 impl AtWork {
     /// Counts one more request; `None` if there are already `max`, or if its client may not have another one of them.
     pub fn begin(&self, peer: Option<Peer>, max: usize) -> Option<WorkGuard> {
-        let mut share = self.0.requests.begin(peer);
+        let mut share = self.0.requests.empty_share(peer);
         let fits = share.grow(1, Limit { total: max, guaranteed: 1 });
         fits.then(|| WorkGuard { request: Some(share), at_work: self.clone() })
     }
@@ -55,7 +55,7 @@ impl AtWork {
 
     /// Begins to count a body, with no bytes yet.
     pub fn begin_body(&self, peer: Option<Peer>) -> Share {
-        self.0.bodies.begin(peer)
+        self.0.bodies.empty_share(peer)
     }
 
     /// The number of requests at work.
@@ -102,9 +102,9 @@ impl Drop for WorkGuard {
 /// The requests at work in this process, each with the notification of its end: repeated requests wait for that instead
 /// of polling the store.
 #[derive(Debug, Default)]
-pub(super) struct Waiters(Mutex<HashMap<Id, Arc<Notify>>>);
+pub(super) struct AwaitableRequests(Mutex<HashMap<Id, Arc<Notify>>>);
 
-impl Waiters {
+impl AwaitableRequests {
     fn lock(&self) -> MutexGuard<'_, HashMap<Id, Arc<Notify>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,7 +113,7 @@ impl Waiters {
     pub fn begin(self: &Arc<Self>, id: Id) -> AwaitableRequest {
         let done = Arc::new(Notify::new());
         self.lock().insert(id, Arc::clone(&done));
-        AwaitableRequest { waiters: Arc::clone(self), id, done }
+        AwaitableRequest { requests: Arc::clone(self), id, done }
     }
 
     /// The notification of a request's end; `None` if the request is not at work in this process.
@@ -125,14 +125,14 @@ impl Waiters {
 /// A request that others can wait for.
 #[derive(Debug)]
 pub(super) struct AwaitableRequest {
-    waiters: Arc<Waiters>,
+    requests: Arc<AwaitableRequests>,
     id: Id,
     done: Arc<Notify>,
 }
 
 impl Drop for AwaitableRequest {
     fn drop(&mut self) {
-        let mut all = self.waiters.lock();
+        let mut all = self.requests.lock();
         // A request that has taken this one over, after its lease, has replaced the entry with its own.
         if all.get(&self.id).is_some_and(|done| Arc::ptr_eq(done, &self.done)) {
             all.remove(&self.id);

@@ -70,7 +70,7 @@ mod work;
 
 pub use body::{Body, BodyError};
 pub use layer::{Guard, Idempotency};
-pub use outcome::{GivenUp, MayHaveRun, NotRun, Outcome, Own};
+pub use outcome::{GivenUp, MayHaveRun, NotRun, Outcome, OwnResponse};
 pub use settings::OnStoreDown;
 pub use shares::Peer;
 pub use time::Surroundings;
@@ -80,7 +80,7 @@ pub use time::Surroundings;
 pub mod proxying {
     pub use super::log_limit::LogLimit;
     pub use super::outcome::RecordedByHand;
-    pub use super::problem::INSTANCE;
+    pub use super::problem::INSTANCE_PREFIX;
     pub use super::remembering::{done_answer, dropped_answer};
     pub use super::settings::{
         AT_WORK_MAX, BODIES_BYTES_MAX, BODY_BYTES_MAX, GRACE, LEASE, RETENTION, is_failure, may_be_released,

@@ -102,7 +102,7 @@ pub struct NotRun;
 /// Marks a response of the layer's own, neither the service's nor a remembered one: it says why a request was not
 /// carried out, or why its response is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Own;
+pub struct OwnResponse;
 
 /// Marks the replay of an answer that an operator has recorded: it lacks the headers with which the service would have
 /// answered.

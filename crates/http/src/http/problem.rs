@@ -6,7 +6,7 @@ use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
 use super::body::Body;
-use super::{Outcome, Own, key};
+use super::{Outcome, OwnResponse, key};
 use crate::format;
 use crate::request::Id;
 
@@ -16,7 +16,7 @@ const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
 /// The media type of problems.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 /// The prefix of a problem's `instance`; a request's id follows it.
-pub const INSTANCE: &str = "urn:ratchet:request:";
+pub const INSTANCE_PREFIX: &str = "urn:ratchet:request:";
 
 /// Why the layer answers a request itself, instead of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ impl Problem {
             ),
         };
         let instance = match self {
-            Self::InDoubt(id) => Some(format!("{INSTANCE}{}", format::hex(&id.0))),
+            Self::InDoubt(id) => Some(format!("{INSTANCE_PREFIX}{}", format::hex(&id.0))),
             _ => None,
         };
         Fields { r#type: type_urn, title, status: status.as_u16(), detail, instance }
@@ -199,7 +199,7 @@ impl Problem {
         }
         response.extensions_mut().insert(self.outcome());
         // Says that this is the layer's own response.
-        response.extensions_mut().insert(Own);
+        response.extensions_mut().insert(OwnResponse);
         response
     }
 }

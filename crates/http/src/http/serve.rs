@@ -20,7 +20,7 @@ use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;
 use tower_service::Service;
 
-use super::at_work::{AtWork, Waiters};
+use super::at_work::{AtWork, AwaitableRequests};
 use super::body::{Body, BodyError};
 use super::detached::Detached;
 use super::fingerprints::{self, Fingerprints, Namespace};
@@ -47,7 +47,7 @@ pub(super) struct Shared {
     pub store: Arc<dyn Store>,
     pub surroundings: Arc<dyn Surroundings>,
     pub at_work: AtWork,
-    pub waiters: Arc<Waiters>,
+    pub awaitable_requests: Arc<AwaitableRequests>,
     fingerprints: Fingerprints,
     /// Whether the layer, or a clone of it, already removes expired responses.
     is_tidying: Arc<AtomicBool>,
@@ -75,7 +75,7 @@ impl Shared {
             store,
             surroundings,
             at_work,
-            waiters: Arc::default(),
+            awaitable_requests: Arc::default(),
             fingerprints,
             is_tidying,
             full_log_limit: LogLimit::default(),
@@ -340,7 +340,7 @@ impl GuardedRequest {
         let mut was_slow = false;
         loop {
             // Subscribed to before the call to the store, so that an end of the other request in between is not missed.
-            let end = self.shared.waiters.end_notify(self.id);
+            let end = self.shared.awaitable_requests.end_notify(self.id);
             let ended = end.as_ref().map(|end| end.notified());
             let call_began = surroundings.now();
             match self.shared.in_time(self.shared.store.reserve(&self.wanted(held))).await? {

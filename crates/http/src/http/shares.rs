@@ -95,19 +95,19 @@ impl Shares {
     }
 
     /// An empty share for this client.
-    pub fn begin(self: &Arc<Self>, peer: Option<Peer>) -> Share {
+    pub fn empty_share(self: &Arc<Self>, peer: Option<Peer>) -> Share {
         Share { shares: Arc::clone(self), peer, amount: 0 }
     }
 
     /// A share of the amount 1 for this client. If there is no room, the caller has to count the refusal
-    /// ([`Self::refuse`]).
-    pub fn take(self: &Arc<Self>, peer: Option<Peer>, limit: Limit) -> Result<Share, Full> {
-        let mut share = self.begin(peer);
+    /// ([`Self::count_refusal`]).
+    pub fn take_one(self: &Arc<Self>, peer: Option<Peer>, limit: Limit) -> Result<Share, Full> {
+        let mut share = self.empty_share(peer);
         share.try_grow(1, limit).map(|()| share)
     }
 
     /// Counts a refusal.
-    pub fn refuse(&self) {
+    pub fn count_refusal(&self) {
         self.state().refused += 1;
     }
 
@@ -129,7 +129,7 @@ impl Share {
     pub fn grow(&mut self, amount: usize, limit: Limit) -> bool {
         let grown = self.try_grow(amount, limit).is_ok();
         if !grown {
-            self.shares.refuse();
+            self.shares.count_refusal();
         }
         grown
     }
@@ -198,7 +198,7 @@ mod tests {
 
     /// Takes shares of one for this client until it is refused.
     fn take_all(shares: &Arc<Shares>, peer: Option<Peer>, total: usize) -> Vec<Share> {
-        std::iter::from_fn(|| shares.take(peer, Limit { total, guaranteed: 1 }).ok()).collect()
+        std::iter::from_fn(|| shares.take_one(peer, Limit { total, guaranteed: 1 }).ok()).collect()
     }
 
     #[test]
@@ -222,18 +222,18 @@ mod tests {
     #[test]
     fn client_without_a_share_gets_one_while_there_is_room() {
         let shares: Arc<Shares> = Arc::default();
-        let one = shares.take(peer(1), Limit { total: 2, guaranteed: 1 });
+        let one = shares.take_one(peer(1), Limit { total: 2, guaranteed: 1 });
         let limit = Limit { total: 2, guaranteed: 1 };
-        assert_eq!(shares.take(peer(1), limit).unwrap_err(), Full::Share);
-        let other = shares.take(peer(2), limit);
-        assert_eq!(shares.take(peer(3), limit).unwrap_err(), Full::All);
+        assert_eq!(shares.take_one(peer(1), limit).unwrap_err(), Full::Share);
+        let other = shares.take_one(peer(2), limit);
+        assert_eq!(shares.take_one(peer(3), limit).unwrap_err(), Full::All);
         drop((one, other));
     }
 
     #[test]
     fn share_is_held_until_the_last_of_its_bytes_is_dropped() {
         let shares: Arc<Shares> = Arc::default();
-        let mut share = shares.begin(peer(1));
+        let mut share = shares.empty_share(peer(1));
         assert!(
             share.grow(4, Limit { total: 10, guaranteed: 0 }) && !share.grow(4, Limit { total: 10, guaranteed: 0 })
         );

@@ -110,7 +110,7 @@ impl GuardedRequest {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        let awaitable = self.shared.waiters.begin(self.id);
+        let awaitable = self.shared.awaitable_requests.begin(self.id);
         let is_extending = AtomicBool::new(false);
         let mut extending = pin!(self.extend_lease(held, &is_extending));
         let end = tokio::select! {
