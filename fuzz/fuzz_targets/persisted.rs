@@ -41,7 +41,7 @@ fuzz_target!(|data: &[u8]| {
                 let mut written = Vec::new();
                 remembered.encode(&mut written);
                 assert_eq!(Remembered::decode(&written), Ok(remembered));
-                let journal = remembered.under_way.map(|under_way| under_way.journal).unwrap_or_default();
+                let journal = remembered.reservation.map(|reservation| reservation.journal).unwrap_or_default();
                 let mut again = JournalWriter::default();
                 assert!(journal.steps().all(|step| again.push(step)));
                 assert_eq!(again.as_journal(), journal);

@@ -150,7 +150,7 @@ fn line(request: &ListedRequest) -> String {
         state: request.state.as_str(),
         in_doubt: request.state == RequestStatus::InDoubt,
         lease_until: request.lease_until_ms,
-        remembered_until: request.until_ms,
+        remembered_until: request.remembered_until_ms,
     };
     serde_json::to_string(&line).expect("it has no keys but texts")
 }
@@ -161,7 +161,7 @@ fn cells(request: &ListedRequest) -> [String; 4] {
         request.state.as_str().to_owned(),
         // A request in doubt has no holder, even if the last holder's lease would last longer.
         or_none(request.lease_until_ms.filter(|_| request.state != RequestStatus::InDoubt).and_then(time)),
-        or_none(time(request.until_ms)),
+        or_none(time(request.remembered_until_ms)),
     ]
 }
 
@@ -185,7 +185,7 @@ mod tests {
 
     fn listed(byte: u8, state: RequestStatus) -> ListedRequest {
         let lease_until_ms = (state != RequestStatus::Answered).then_some(1_700_000_000_000);
-        ListedRequest { id: Id([byte; 32]), state, lease_until_ms, until_ms: 1_700_086_400_000 }
+        ListedRequest { id: Id([byte; 32]), state, lease_until_ms, remembered_until_ms: 1_700_086_400_000 }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::call::{AttemptOutcome, Fingerprint, Key, KeyParts, StepName};
-use crate::format::{Journal, JournalWriter, Step, StepHow};
+use crate::format::{Journal, JournalWriter, Step, StepState};
 
 /// A topology's provider, shared by all its lanes.
 pub trait Provider: Send + Sync {
@@ -187,7 +187,7 @@ pub enum HandlerReport {
     },
     /// The handler cannot continue, and only a different program would help: its task stops before the record. The
     /// attempt has ended.
-    Stops {
+    MustStopTask {
         /// The call.
         number: CallNumber,
         /// The number of the attempt.
@@ -203,10 +203,10 @@ pub struct OwnedStep {
     /// Its name.
     pub name: String,
     /// Its progress.
-    pub how: OwnedStepState,
+    pub state: OwnedStepState,
 }
 
-/// The progress of a step; see [`StepHow`].
+/// The progress of a step; see [`StepState`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedStepState {
     /// The step is about to begin.
@@ -220,29 +220,29 @@ pub enum OwnedStepState {
 impl OwnedStep {
     /// The step, with borrowed bytes.
     pub fn as_step(&self) -> Step<'_> {
-        let how = match &self.how {
-            OwnedStepState::Begun => StepHow::Begun,
-            OwnedStepState::Done(result) => StepHow::Done(result),
-            OwnedStepState::Rejected(reason) => StepHow::Rejected(reason),
+        let state = match &self.state {
+            OwnedStepState::Begun => StepState::Begun,
+            OwnedStepState::Done(result) => StepState::Done(result),
+            OwnedStepState::Rejected(reason) => StepState::Rejected(reason),
         };
-        Step { name: &self.name, how }
+        Step { name: &self.name, state }
     }
 }
 
 impl From<Step<'_>> for OwnedStep {
     fn from(step: Step<'_>) -> Self {
-        let how = match step.how {
-            StepHow::Begun => OwnedStepState::Begun,
-            StepHow::Done(result) => OwnedStepState::Done(result.to_vec()),
-            StepHow::Rejected(reason) => OwnedStepState::Rejected(reason.to_owned()),
+        let state = match step.state {
+            StepState::Begun => OwnedStepState::Begun,
+            StepState::Done(result) => OwnedStepState::Done(result.to_vec()),
+            StepState::Rejected(reason) => OwnedStepState::Rejected(reason.to_owned()),
         };
-        Self { name: step.name.to_owned(), how }
+        Self { name: step.name.to_owned(), state }
     }
 }
 
 /// Whether the last step of a journal was begun and has no recorded outcome: it may have acted.
 pub fn is_open(journal: Journal<'_>) -> bool {
-    journal.steps().last().is_some_and(|step| step.how == StepHow::Begun)
+    journal.steps().last().is_some_and(|step| step.state == StepState::Begun)
 }
 
 /// The rendered form of an HTTP request, which depends on the record and its topology alone.

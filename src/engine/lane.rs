@@ -113,7 +113,7 @@ pub struct Lane<C: Cluster> {
     pace: Pace,
     batch: C::Batch,
     /// The indices of the current batch's records, by task.
-    shares: Vec<(TaskId, Vec<usize>)>,
+    indices_by_task: Vec<(TaskId, Vec<usize>)>,
     scratch: Scratch,
     restores: Restores,
     restore_batch: C::Batch,
@@ -202,7 +202,7 @@ impl<C: Cluster> Lane<C> {
             destination: Destination::of(&context, random, now),
             pace: Pace { round_ended_at: now, commit_began_at: None },
             batch: C::Batch::default(),
-            shares: Vec::new(),
+            indices_by_task: Vec::new(),
             restores: Restores::default(),
             restore_batch: C::Batch::default(),
             topics: SeenTopics { edition, recreated_count, growth_count: 0 },

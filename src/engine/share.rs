@@ -76,7 +76,7 @@ pub struct Share {
     /// The task's next source offset before the transaction.
     pub start_offset: i64,
     /// The position record, once the transaction is sealed.
-    pub sealed: Vec<u8>,
+    pub position_record: Vec<u8>,
 }
 
 /// A record that waits for the sink's response.
@@ -129,7 +129,7 @@ impl Share {
 
     /// Keeps the last of these ended shares, as many as together hold at most this many bytes, and frees the others. A
     /// share that has once filled a transaction would otherwise retain its memory for ever.
-    pub fn keep_last(ended: &mut Vec<Self>, bytes: usize) {
+    pub fn trim_spares(ended: &mut Vec<Self>, bytes: usize) {
         let mut remaining = bytes;
         let fits = |share: &&Self| {
             let rest = remaining.checked_sub(share.kept_bytes());
@@ -159,7 +159,7 @@ mod tests {
         assert!(each >= 1000 * 104, "{each}");
         for (room, kept) in [(each * 10, 10), (each * 10 - 1, 9), (each * 3, 3), (each - 1, 0), (0, 0)] {
             let mut ended = ended();
-            Share::keep_last(&mut ended, room);
+            Share::trim_spares(&mut ended, room);
             let tasks: Vec<TaskId> = ended.iter().map(|share| share.task).collect();
             assert_eq!(tasks, (10 - kept..10).collect::<Vec<_>>(), "{room}");
         }

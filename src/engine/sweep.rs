@@ -80,7 +80,7 @@ pub fn slice<C: Cluster>(
 /// Whether an entry has expired. An entry with a call under way never expires. An entry of another format is left in
 /// place: the next record of its identity stops the task with the reason.
 fn has_expired(context: &Context, progress: &dedup::Progress, entry: &[u8]) -> bool {
-    let Ok(Remembered { settled: Some(settled), under_way: None }) = Remembered::decode(entry) else { return false };
+    let Ok(Remembered { settled: Some(settled), reservation: None }) = Remembered::decode(entry) else { return false };
     dedup::is_expired(&context.rules, progress, settled.entry.last_seen)
 }
 

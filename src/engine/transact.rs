@@ -70,7 +70,7 @@ struct OpenTransaction<M> {
     shares: Vec<Share>,
     /// The tasks without a share: the transaction only commits their offsets, each with an owner in its metadata, or
     /// plays a redo.
-    owner_only: Vec<TaskId>,
+    without_share: Vec<TaskId>,
     /// The records and bytes that it holds so far.
     added: Added,
     /// With a sink: the proof, from before the sink's commit, that the group's member may commit.
@@ -136,8 +136,8 @@ impl<C: Cluster> Transactor<C> {
 
     /// Whether `task` is in the open transaction.
     pub fn includes(&self, task: TaskId) -> bool {
-        let is_owner_only = |open: &OpenTransaction<_>| open.owner_only.contains(&task);
-        self.share(task).is_some() || self.open.as_ref().is_some_and(is_owner_only)
+        let is_without_share = |open: &OpenTransaction<_>| open.without_share.contains(&task);
+        self.share(task).is_some() || self.open.as_ref().is_some_and(is_without_share)
     }
 
     /// What the open transaction would change for `task`, if the task is in it.
@@ -196,13 +196,18 @@ impl<C: Cluster> Transactor<C> {
         Ok((&mut open.shares[index], producer))
     }
 
-    fn begin(&mut self, context: &Context, owner_only: Vec<TaskId>, end_requested: bool) -> Result<(), cluster::Error> {
+    fn begin(
+        &mut self,
+        context: &Context,
+        without_share: Vec<TaskId>,
+        end_requested: bool,
+    ) -> Result<(), cluster::Error> {
         debug_assert!(self.open.is_none(), "one transaction at a time");
         self.producer().begin()?;
         self.transaction_count += 1;
         let since = context.clock.monotonic();
         let (shares, added, membership) = Default::default();
-        self.open = Some(OpenTransaction { end_requested, since, shares, owner_only, added, membership });
+        self.open = Some(OpenTransaction { end_requested, since, shares, without_share, added, membership });
         Ok(())
     }
 
@@ -211,13 +216,13 @@ impl<C: Cluster> Transactor<C> {
     pub fn commit_offsets(
         &mut self,
         context: &Context,
-        owner_only: Vec<TaskId>,
+        without_share: Vec<TaskId>,
         offsets: &[OffsetCommit],
         member: &C::Member,
         metrics: &LaneMetrics,
     ) -> Result<(), cluster::Error> {
         let membership = member.metadata()?;
-        self.begin(context, owner_only, true)?;
+        self.begin(context, without_share, true)?;
         with_unknown_outcome(self.producer().commit(offsets, membership))?;
         self.open = None;
         metrics.transaction(TransactionResult::Committed);
@@ -331,10 +336,10 @@ impl<C: Cluster> Transactor<C> {
         let open = self.open.take();
         let was_open = open.is_some();
         let end_requested = open.as_ref().is_some_and(|open| open.end_requested);
-        let (shares, owner_only) = open.map(|open| (open.shares, open.owner_only)).unwrap_or_default();
+        let (shares, without_share) = open.map(|open| (open.shares, open.without_share)).unwrap_or_default();
         let Some(mut producer) = self.producer.take() else {
             let (undelivered, delivered) = (Vec::new(), Vec::new());
-            return AbortOutcome { shares, owner_only, ended: true, never_commits: true, undelivered, delivered };
+            return AbortOutcome { shares, without_share, ended: true, never_commits: true, undelivered, delivered };
         };
         let undelivered = undelivered(&mut producer);
         let is_state_known = match cause {
@@ -358,7 +363,7 @@ impl<C: Cluster> Transactor<C> {
         if is_usable || sabotage::is_on(Sabotage::ProducerUsedOn) {
             producer.take_failures();
             self.producer = Some(producer);
-            return AbortOutcome { shares, owner_only, ended: true, never_commits, undelivered, delivered };
+            return AbortOutcome { shares, without_share, ended: true, never_commits, undelivered, delivered };
         }
         drop(producer);
         self.in_use = None;
@@ -366,7 +371,7 @@ impl<C: Cluster> Transactor<C> {
         // and begin or even commit one of them again under a producer epoch that is still valid.
         cluster.fence(&self.id());
         self.renewals += 1;
-        AbortOutcome { shares, owner_only, ended: false, never_commits, undelivered, delivered }
+        AbortOutcome { shares, without_share, ended: false, never_commits, undelivered, delivered }
     }
 }
 

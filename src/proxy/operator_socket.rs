@@ -229,12 +229,12 @@ fn unexpected_reply(reply: &QueryReply) -> Error {
 
 impl EncodedRequest {
     fn encode(request: &ListedRequest) -> Self {
-        let ListedRequest { id, state, lease_until_ms, until_ms } = *request;
-        Self { id: format::hex(&id.0), state, lease_until_ms, until_ms }
+        let ListedRequest { id, state, lease_until_ms, remembered_until_ms } = *request;
+        Self { id: format::hex(&id.0), state, lease_until_ms, until_ms: remembered_until_ms }
     }
 
     fn decode(&self) -> Option<ListedRequest> {
         let Self { state, lease_until_ms, until_ms, .. } = *self;
-        Some(ListedRequest { id: Id::read(&self.id)?, state, lease_until_ms, until_ms })
+        Some(ListedRequest { id: Id::read(&self.id)?, state, lease_until_ms, remembered_until_ms: until_ms })
     }
 }

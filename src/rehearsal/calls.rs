@@ -149,7 +149,7 @@ impl Caller {
         let is_same = before.is_none_or(|before| before == request);
         self.made.is_same = request.key.is_some().then_some(is_same);
         let (call, outcome, answered) = self.call(found, wall_ms);
-        let kept = call.kept(outcome);
+        let kept = call.remembered_outcome(outcome);
         let result = match outcome {
             Outcome::Done => answered,
             _ => Answered { status: None, body: None },

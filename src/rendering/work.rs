@@ -20,14 +20,14 @@ use super::request::Requester;
 
 /// What makes of one record after the other what it asks for.
 #[derive(Debug)]
-pub enum Asker {
+pub enum WorkRenderer {
     /// By HTTP.
     Http(Box<Requester>),
     /// Of a handler: the topology's name.
     Handler(Arc<str>),
 }
 
-impl Asker {
+impl WorkRenderer {
     /// For this topology's records; `None` if it calls nobody.
     pub fn new(topology: &Topology) -> Option<Self> {
         match topology.handler() {
@@ -40,7 +40,7 @@ impl Asker {
     ///
     /// # Errors
     /// Why it can ask for nothing, in words without anything of its content.
-    pub fn ask(&mut self, record: &Record<'_>, rows: &[dedup::Row], arena: &[u8]) -> Result<Payload, String> {
+    pub fn render(&mut self, record: &Record<'_>, rows: &[dedup::Row], arena: &[u8]) -> Result<Payload, String> {
         match self {
             Self::Http(requester) => {
                 requester.render(record, rows, arena).map(|request| Payload::Http(Arc::new(request)))

@@ -59,7 +59,7 @@ fn entry(entry: &RequestEntry) -> Value {
     json!({
         "token": hex(&entry.token),
         "fingerprint": hex(&entry.fingerprint),
-        "until_ms": entry.until_ms,
+        "until_ms": entry.remembered_until_ms,
         "state": state,
     })
 }
@@ -84,7 +84,7 @@ fn entries() -> Vec<RequestEntry> {
     let of = |state| RequestEntry {
         token: *b"0123456789abcdef",
         fingerprint: [0xf1; 32],
-        until_ms: 1_700_000_000_000,
+        remembered_until_ms: 1_700_000_000_000,
         state,
     };
     let reserved = |lease_until_ms, run| of(RequestState::Reserved { lease_until_ms, run });

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use ratchet::dedup::Model;
 use ratchet::record::Record;
 use ratchet::rehearsal::{Answer, Rehearser};
-use ratchet::rendering::work::Asker;
+use ratchet::rendering::work::WorkRenderer;
 use ratchet::topology::{Loaded, Preset, presets};
 
 use crate::corpus;
@@ -66,7 +66,7 @@ fn may_have(preset: &Preset, destination: &str, own: &str) -> bool {
 fn judged(loaded: &Loaded, records: &[Given]) -> Vec<String> {
     let topology = &loaded.topology;
     let (mut model, mut rehearser) = (Model::new(topology.rules.clone()), Rehearser::new(topology));
-    let mut asker = Asker::new(topology);
+    let mut work_renderer = WorkRenderer::new(topology);
     let judge = |(offset, given): (usize, &Given)| {
         let record = Record {
             topic: "in",
@@ -80,7 +80,9 @@ fn judged(loaded: &Loaded, records: &[Given]) -> Vec<String> {
         let decision = rehearser.judge(&mut model, &record, WALL_MS, Answer::Done);
         let mut text = format!("{decision:?} {:?} {:?}", model.identity(), model.version());
         let _ = write!(text, " {:?} {:?}", rehearser.called(), rehearser.made());
-        let asked = asker.as_mut().map(|asker| format!("{:?}", asker.ask(&record, model.rows(), model.arena())));
+        let asked = work_renderer
+            .as_mut()
+            .map(|work_renderer| format!("{:?}", work_renderer.render(&record, model.rows(), model.arena())));
         let _ = write!(text, " {asked:?} {:?}", model.rejection().map(|rejection| rejection.reason));
         text
     };

@@ -122,7 +122,7 @@ mod remembered;
 #[path = "format/request.rs"]
 pub mod request;
 
-pub use calls::{Called, Calls, Control};
+pub use calls::{Calls, Control, Grant};
 pub use contents::{CONTENTS_MAX, Contents, ContentsList, DIGEST_BYTES, DIGEST_TAGS, Digest, KnownContents};
 pub use control::{Acknowledgement, CONTROL_FORMAT, Command, CommandId, Instruction, ManualDecision, Outcome};
 pub use murmur2::key_hash;
@@ -130,7 +130,7 @@ pub use offset_metadata::{METADATA_FORMAT, OffsetMetadata};
 pub use redo::{REDO_FORMAT, Redo, RedoRecord, RedoWriter};
 pub use remembered::{
     FINGERPRINT_BYTES, How, JOURNAL_BYTES_MAX, Journal, JournalWriter, Place, REASON_BYTES_MAX, RESULT_BYTES_MAX,
-    Remembered, ResultRef, STEP_NAME_BYTES_MAX, Settled, Step, StepHow, UnderWay,
+    Remembered, Reservation, ResultRef, STEP_NAME_BYTES_MAX, Settled, Step, StepState,
 };
 
 /// An identity longer than this is stored as its SHA-256.

@@ -22,7 +22,7 @@
 //! - **If an attempt may have acted, only the key makes another attempt safe.** Beyond its window, or without a key,
 //!   the call is in doubt; and a later rejection says nothing about the earlier attempt.
 //! - **A call that is given up is forgotten only if no attempt may have acted**; otherwise the time of the first
-//!   attempt is remembered, so that a duplicate continues under the same window ([`Call::kept`]).
+//!   attempt is remembered, so that a duplicate continues under the same window ([`Call::remembered_outcome`]).
 
 use std::time::Duration;
 
@@ -292,7 +292,7 @@ impl Call {
     }
 
     /// The memory of the call's identity after this outcome.
-    pub fn kept(&self, outcome: Outcome) -> RememberedOutcome {
+    pub fn remembered_outcome(&self, outcome: Outcome) -> RememberedOutcome {
         match (outcome, self.first_attempt_at_ms) {
             (Outcome::Done, _) => RememberedOutcome::Done,
             (Outcome::Rejected | Outcome::Conflict | Outcome::InDoubt, _) => RememberedOutcome::Failed,

@@ -67,7 +67,7 @@ impl Calling {
         let mut has_events = false;
         while let Some(progress) = self.calls.take_report() {
             has_events = true;
-            let (HandlerReport::Steps { number, attempt, .. } | HandlerReport::Stops { number, attempt, .. }) =
+            let (HandlerReport::Steps { number, attempt, .. } | HandlerReport::MustStopTask { number, attempt, .. }) =
                 &progress;
             let (number, attempt) = (*number, *attempt);
             let Some(slot) = self.slot_of_attempt(windows, number, attempt) else {
@@ -85,8 +85,8 @@ impl Calling {
                         self.calls.resume_after_commit(number, called.call.first_attempt_at_ms().unwrap_or_default());
                     }
                 }
-                HandlerReport::Stops { reason, .. } => {
-                    slot.stage = SlotStage::Stops(format!("{place}: {reason}"));
+                HandlerReport::MustStopTask { reason, .. } => {
+                    slot.stage = SlotStage::MustStopTask(format!("{place}: {reason}"));
                     self.forget_call(number);
                 }
             }
@@ -262,7 +262,7 @@ mod tests {
     use crate::engine::sink_trouble::LoggedReasons;
     use crate::format::Outcome;
     use crate::observe::Metrics;
-    use crate::rendering::work::Asker;
+    use crate::rendering::work::WorkRenderer;
 
     /// A driver whose handler reports a step, and ends, after the lane has called `take_report` and before it calls
     /// `take`.
@@ -311,7 +311,7 @@ mod tests {
     fn progress_of_an_attempt_is_handled_before_its_end() {
         let mut window = window(&[], 0..1);
         handled(&mut window, 0);
-        let steps = vec![OwnedStep { name: "charge".to_owned(), how: OwnedStepState::Done(b"1".to_vec()) }];
+        let steps = vec![OwnedStep { name: "charge".to_owned(), state: OwnedStepState::Done(b"1".to_vec()) }];
         let (number, attempt) = (5, 1);
         let (outcome, body, message, duration) = (AttemptOutcome::Lost, Body::None, None, std::time::Duration::ZERO);
         let driver = QuickDriver {
@@ -336,7 +336,7 @@ mod tests {
             ),
             logged_reasons: LoggedReasons::default(),
             numbers: CallNumbers::default(),
-            asker: Asker::Handler("t".into()),
+            work_renderer: WorkRenderer::Handler("t".into()),
             judging_buffers: JudgingBuffers::default(),
         };
         let mut windows = SingleWindow(window);

@@ -9,7 +9,7 @@
 
 use crate::effect::call::{KeyWindow, Policy, Reserve};
 use crate::engine::share::Position;
-use crate::format::Called as Granted;
+use crate::format::Grant;
 
 use super::window::{CalledRecord, Slot, SlotStage, Window};
 
@@ -19,23 +19,23 @@ use super::window::{CalledRecord, Slot, SlotStage, Window};
 /// The time of a grant (`since_ms`) is renewed only if no unsettled record can have been called under it, by this owner
 /// or a former one. Once the time is so old that the grant permits no further calls, the grant is not extended either:
 /// when all records before its end are settled, the time can be renewed.
-pub fn next(policy: &Policy, window: &Window, position: &Position, end: i64, wall_ms: i64) -> Option<Granted> {
+pub fn next(policy: &Policy, window: &Window, position: &Position, end: i64, wall_ms: i64) -> Option<Grant> {
     let key_window = grantable_key_window(policy)?;
-    let Some(last) = position.calls.called.last().copied() else {
-        return Some(Granted { to: end, since_ms: wall_ms });
+    let Some(last) = position.calls.grants.last().copied() else {
+        return Some(Grant { to: end, since_ms: wall_ms });
     };
     let has_begun = |slot: &Slot| match &slot.stage {
         SlotStage::Called(called) => called.call.first_attempt_at_ms().is_some(),
         // Its call may have been sent, although nothing else says so: see `shortened_end`.
-        SlotStage::Stops(_) => true,
+        SlotStage::MustStopTask(_) => true,
         SlotStage::Unjudged | SlotStage::Judged(_) | SlotStage::Settled => false,
     };
     // All grants of former owners end within the settled prefix, and no open call has been sent.
     let is_idle = || position.next >= window.former_grants_end() && !window.slots().any(has_begun);
     let to = last.to.max(end);
     Some(match () {
-        () if position.next >= last.to || is_idle() => Granted { to, since_ms: wall_ms },
-        () if key_window.grants(last.since_ms, wall_ms) => Granted { to, ..last },
+        () if position.next >= last.to || is_idle() => Grant { to, since_ms: wall_ms },
+        () if key_window.grants(last.since_ms, wall_ms) => Grant { to, ..last },
         () => last,
     })
 }
@@ -50,12 +50,12 @@ fn grantable_key_window(policy: &Policy) -> Option<KeyWindow> {
 /// counts as such a call. Its call may have been sent under a grant, and the transaction with the reservation that says
 /// so may have been aborted.
 pub fn shortened_end(window: &Window, position: &Position) -> Option<i64> {
-    let granted = position.calls.called.last()?;
+    let granted = position.calls.grants.last()?;
     let is_open =
         |called: &CalledRecord| called.call.attempt() > 0 && called.call.may_have_acted() && !called.is_written;
     let open_to = window.slots().filter_map(|slot| match &slot.stage {
         SlotStage::Called(called) if is_open(called) => Some(slot.offset() + 1),
-        SlotStage::Stops(_) => Some(slot.offset() + 1),
+        SlotStage::MustStopTask(_) => Some(slot.offset() + 1),
         _ => None,
     });
     let to = open_to.max().unwrap_or(i64::MIN).max(window.former_grants_end());

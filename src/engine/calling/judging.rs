@@ -50,7 +50,7 @@ use crate::engine::share::TaskId;
 use crate::engine::task::Work;
 use crate::format::FINGERPRINT_BYTES;
 use crate::record::Record;
-use crate::rendering::work::Asker;
+use crate::rendering::work::WorkRenderer;
 use crate::sabotage::{self, Sabotage};
 use crate::state::Overlay;
 use crate::topology::sink::terms::Terms;
@@ -72,7 +72,7 @@ pub struct JudgingContext<'a> {
     /// Reads and judges records.
     pub judge: &'a mut Judge,
     /// Renders requests, or a handler's work, from records.
-    pub asker: &'a mut Asker,
+    pub work_renderer: &'a mut WorkRenderer,
     /// Numbers calls.
     pub numbers: &'a mut CallNumbers,
     /// The current time.
@@ -134,7 +134,7 @@ pub fn judge<C: Cluster>(
         judging.judge.in_progress = Some(slot.offset());
         if let Some((_, reason)) = stop.as_ref().filter(|(offset, _)| slot.offset() >= *offset) {
             let reason = format!("{}:{}: {reason}", work.task.input, slot.offset());
-            window.slot_mut(slot_index).stage = SlotStage::Stops(reason);
+            window.slot_mut(slot_index).stage = SlotStage::MustStopTask(reason);
             break;
         }
         // The record waits for an earlier record of its identity, which calls or waits itself.
@@ -159,7 +159,7 @@ pub fn judge<C: Cluster>(
         if let Some(key) = slot.key.clone() {
             last_slots.insert(key, if is_call { LastSlot::Waits } else { LastSlot::Decided });
         }
-        let ends_round = concerns_others || matches!(judged, SlotStage::Stops(_));
+        let ends_round = concerns_others || matches!(judged, SlotStage::MustStopTask(_));
         if !must_wait {
             window.slot_mut(slot_index).stage = judged;
         }
@@ -178,7 +178,7 @@ fn count_as_seen(buffers: &mut JudgingBuffers, slot: &Slot) {
     let kept = match &slot.stage {
         SlotStage::Judged(judged) => &judged.kept,
         SlotStage::Called(called) => &called.kept,
-        SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => return,
+        SlotStage::Unjudged | SlotStage::MustStopTask(_) | SlotStage::Settled => return,
     };
     // A new scope is reported when its record is settled, before any record behind it is judged.
     let _ = kept.note(&mut buffers.progress, slot.offset());
@@ -189,7 +189,7 @@ fn concerns_others(stage: &SlotStage) -> bool {
     match stage {
         SlotStage::Judged(judged) => judged.kept.concerns_others(),
         SlotStage::Called(called) => called.kept.concerns_others(),
-        SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => false,
+        SlotStage::Unjudged | SlotStage::MustStopTask(_) | SlotStage::Settled => false,
     }
 }
 
@@ -212,7 +212,7 @@ fn find_slots_to_judge(buffers: &mut JudgingBuffers, window: &Window, is_in_orde
             // Only the cluster can confirm the timestamp. It is asked once all records before this record are settled.
             _ if slot.needs_kafka_time() => break,
             SlotStage::Settled => continue,
-            SlotStage::Stops(_) => break,
+            SlotStage::MustStopTask(_) => break,
             _ if slot.concerns_others() => break,
             SlotStage::Unjudged => {
                 let is_free = slot.key.as_deref().is_none_or(|key| !open.contains(key));
@@ -233,7 +233,7 @@ impl JudgingContext<'_> {
     /// the records that `judge` has read in this round.
     fn render(&mut self, read_index: usize, record: &Record<'_>) -> Result<Payload, String> {
         let (rows, arena) = self.judge.rows(read_index);
-        self.asker.ask(record, rows, arena)
+        self.work_renderer.render(record, rows, arena)
     }
 
     /// Whether this record would give a handler different work from the work with the `known` fingerprint.

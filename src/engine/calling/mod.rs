@@ -32,7 +32,7 @@ use crate::effect::call::{Class, Now, Policy};
 use crate::effect::provider::{CallNumber, Calls, Provider};
 use crate::format::Outcome as CommandOutcome;
 use crate::observe::CallMetrics;
-use crate::rendering::work::Asker;
+use crate::rendering::work::WorkRenderer;
 use crate::sabotage::{self, Sabotage};
 use crate::topology::sink::Terms;
 
@@ -84,7 +84,7 @@ pub struct Calling {
     pub(super) logged_reasons: LoggedReasons,
     pub(super) numbers: CallNumbers,
     /// Renders records into requests, or into the work of handlers.
-    pub(super) asker: Asker,
+    pub(super) work_renderer: WorkRenderer,
     pub(super) judging_buffers: JudgingBuffers,
 }
 
@@ -117,7 +117,7 @@ impl Calling {
             ),
             logged_reasons: LoggedReasons::default(),
             numbers: CallNumbers::default(),
-            asker: Asker::new(&context.topology).expect("a topology with a provider makes calls"),
+            work_renderer: WorkRenderer::new(&context.topology).expect("a topology with a provider makes calls"),
             judging_buffers: JudgingBuffers::default(),
         }
     }

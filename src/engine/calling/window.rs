@@ -77,7 +77,7 @@ pub struct Window {
     /// Roughly the memory of the records in the slots.
     bytes: usize,
     /// The end of the settled prefix.
-    next: i64,
+    settled_end: i64,
     /// Stream time and horizon at the end of the settled prefix.
     times: Times,
     /// The next offset to read.
@@ -113,12 +113,12 @@ impl Window {
         Self {
             slots: VecDeque::new(),
             bytes: 0,
-            next: position.next,
+            settled_end: position.next,
             times,
             read_to: position.next,
             tail,
             beyond: position.calls.beyond.iter().copied().collect(),
-            former_grants_end: position.calls.called.last().map_or(i64::MIN, |called| called.to),
+            former_grants_end: position.calls.grants.last().map_or(i64::MIN, |grant| grant.to),
             reach: Reach::new(position.next),
             is_in_order: false,
             has_refusal: false,
@@ -183,8 +183,8 @@ impl Window {
     }
 
     /// The end of the settled prefix: all records before this offset are settled.
-    pub fn next(&self) -> i64 {
-        self.next
+    pub fn settled_end(&self) -> i64 {
+        self.settled_end
     }
 
     /// The next offset to read.
@@ -262,7 +262,7 @@ impl Window {
     pub fn position_after_commit(&self) -> PositionAfterCommit {
         let prefix_length = self.slots.iter().take_while(|slot| slot.can_join_prefix()).count();
         let (next, times) = match prefix_length.checked_sub(1).map(|last| &self.slots[last]) {
-            None => (self.next, self.times),
+            None => (self.settled_end, self.times),
             Some(last) if prefix_length == self.slots.len() => (self.read_to, last.times),
             Some(last) => (last.offset() + 1, last.times),
         };
@@ -339,7 +339,7 @@ impl Window {
                         called.apply_event(policy, Event::Aborted, now, draw);
                     }
                 }
-                SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => {}
+                SlotStage::Unjudged | SlotStage::MustStopTask(_) | SlotStage::Settled => {}
             }
         }
     }
@@ -349,10 +349,10 @@ impl Window {
         let is_removable = |slot: &mut Slot| matches!(slot.stage, SlotStage::Settled) && slot.can_join_prefix();
         while let Some(slot) = self.slots.pop_front_if(is_removable) {
             self.bytes -= slot.record.bytes();
-            (self.next, self.times) = (slot.offset() + 1, slot.times);
+            (self.settled_end, self.times) = (slot.offset() + 1, slot.times);
         }
         if self.slots.is_empty() {
-            self.next = self.read_to;
+            self.settled_end = self.read_to;
         }
     }
 

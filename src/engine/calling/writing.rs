@@ -18,7 +18,7 @@ use crate::dedup::{Action, Reason, Verdict};
 use crate::effect::call::{Event, Now, Outcome, Permit, Stage};
 use crate::engine::failure::{Cause, Failure};
 use crate::engine::output::Outlet;
-use crate::format::{Called as Granted, Place, Remembered};
+use crate::format::{Grant, Place, Remembered};
 use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
 use crate::state;
@@ -91,15 +91,15 @@ pub(in crate::engine) fn write<C: Cluster>(
 
 impl<C: Cluster> SlotWriter<'_, '_, C> {
     /// The grant that this transaction writes.
-    fn next_grant(&self, window: &mut Window) -> Option<Granted> {
+    fn next_grant(&self, window: &mut Window) -> Option<Grant> {
         let end = window.next_grant_end();
         grants::next(&self.terms.policy, window, &self.outlet.share.position, end, self.now.wall_ms)
     }
 
     /// Stores a grant in the task's position, in place of all former ones.
-    fn put_grant(&mut self, grant: Option<Granted>) {
+    fn put_grant(&mut self, grant: Option<Grant>) {
         if let Some(grant) = grant.filter(|_| !sabotage::is_on(Sabotage::GrantNotWritten)) {
-            self.outlet.share.position.calls.called = vec![grant];
+            self.outlet.share.position.calls.grants = vec![grant];
         }
     }
 
@@ -107,7 +107,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
     fn shorten_grant(&mut self, window: &Window) {
         let position = &mut self.outlet.share.position;
         if let Some(to) = grants::shortened_end(window, position)
-            && let Some(granted) = position.calls.called.last_mut()
+            && let Some(granted) = position.calls.grants.last_mut()
         {
             granted.to = to;
         }
@@ -115,7 +115,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
 
     /// Writes what is due in a slot: a settlement, reservation, grant or the outcomes of steps. If the task must stop
     /// before the record, makes that the slot's stage.
-    fn write_slot(&mut self, slot: &mut Slot, grant: Option<Granted>) -> Result<(), Failure> {
+    fn write_slot(&mut self, slot: &mut Slot, grant: Option<Grant>) -> Result<(), Failure> {
         let Slot { record, key, stage, refusal, .. } = slot;
         let kafka_refusal = match refusal {
             RefusalState::Refused(message) => Some(message.as_str()),
@@ -151,13 +151,13 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
                             if outcome == Outcome::InDoubt {
                                 self.reserve_in_doubt(&record, key, called)?;
                             }
-                            *stage = SlotStage::Stops(reason);
+                            *stage = SlotStage::MustStopTask(reason);
                         }
                         None => match self.settle(&record, key, called, outcome, kafka_refusal) {
                             Ok(()) => called.is_written = true,
                             // Nothing of its settlement is written.
                             Err(Failure { cause: Cause::RefusedAt(_, reason), .. }) => {
-                                *stage = SlotStage::Stops(reason.to_string());
+                                *stage = SlotStage::MustStopTask(reason.to_string());
                             }
                             Err(failure) => return Err(failure),
                         },
@@ -165,7 +165,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
                     Stage::Writing(_) | Stage::Ready | Stage::Sent => {}
                 }
             }
-            SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => {}
+            SlotStage::Unjudged | SlotStage::MustStopTask(_) | SlotStage::Settled => {}
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
     /// Puts an identity's state into the share, or its deletion if neither a settlement nor a reservation is left.
     fn put_remembered(&mut self, key: &[u8], remembered: Remembered<'_>) {
         let overlay = &mut self.outlet.share.overlay;
-        if remembered.settled.is_none() && remembered.under_way.is_none() {
+        if remembered.settled.is_none() && remembered.reservation.is_none() {
             return overlay.put(key, None);
         }
         let mut bytes = Vec::new();

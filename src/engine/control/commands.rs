@@ -33,7 +33,7 @@ const PAUSE_FACTOR: u32 = 6;
 
 /// The number of the ticket with which all acknowledgements are sent. A delivery report returns this number; for other
 /// records it is the number of their task. No task has this number.
-pub const ACKNOWLEDGEMENT: u64 = (1 << 62) - 1;
+pub const ACKNOWLEDGEMENT_TICKET: u64 = (1 << 62) - 1;
 
 /// A command that was read from the control topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,12 +46,12 @@ pub struct ReceivedCommand {
     pub command: Result<Command, format::Error>,
     /// When the topic was last looked up before the command was read, on the monotonic clock. If the command names
     /// another topic, perhaps because this one was recreated, it waits until the topic is looked up again.
-    pub seen_at: Duration,
+    pub lookup_at: Duration,
 }
 
 /// A command that a task has passed in the open transaction, by carrying it out or by only acknowledging it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CarriedOutCommand {
+pub struct PassedCommand {
     /// The task.
     pub task: TaskId,
     /// The command's offset.
@@ -82,7 +82,7 @@ pub struct LaneCommands<C: Cluster> {
     /// When that happened last, on the monotonic clock; `None` if it has not.
     failed_at: Option<Duration>,
     /// The commands passed in the open transaction.
-    pub carried_out: Vec<CarriedOutCommand>,
+    pub passed: Vec<PassedCommand>,
 }
 
 impl<C: Cluster> LaneCommands<C> {
@@ -99,7 +99,7 @@ impl<C: Cluster> LaneCommands<C> {
             next_read_at: Duration::ZERO,
             failures: 0,
             failed_at: None,
-            carried_out: Vec::new(),
+            passed: Vec::new(),
         }
     }
 
@@ -116,7 +116,7 @@ impl<C: Cluster> LaneCommands<C> {
     /// Whether it is time to read; if so, schedules the time after that. After a failure the topic must have been
     /// looked up again first: otherwise, a partition without a leader would hold up each transaction that contains an
     /// acknowledgement.
-    pub fn is_due(&mut self, bounds: &ControlTopicBounds, now: Duration) -> bool {
+    pub fn take_due(&mut self, bounds: &ControlTopicBounds, now: Duration) -> bool {
         let is_due = now >= self.next_read_at && self.failed_at.is_none_or(|failed_at| bounds.looked_up_at > failed_at);
         if is_due {
             self.next_read_at = now + READ_INTERVAL;
@@ -163,7 +163,7 @@ impl<C: Cluster> LaneCommands<C> {
                     offset: record.offset,
                     id,
                     command,
-                    seen_at: bounds.looked_up_at,
+                    lookup_at: bounds.looked_up_at,
                 });
             }
         }
@@ -172,8 +172,8 @@ impl<C: Cluster> LaneCommands<C> {
     }
 
     /// Whether tasks have passed commands in the open transaction.
-    pub fn has_carried_out(&self) -> bool {
-        !self.carried_out.is_empty()
+    pub fn has_passed(&self) -> bool {
+        !self.passed.is_empty()
     }
 
     /// Records that a commit with commands has succeeded: the next failure starts with a short pause again.

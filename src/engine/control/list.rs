@@ -169,11 +169,11 @@ fn effect(task: &TopicPartition, key: &[u8], remembered: &Remembered<'_>) -> Opt
         reason: None,
         is_in_doubt: false,
     };
-    if let Some(under_way) = &remembered.under_way {
+    if let Some(reservation) = &remembered.reservation {
         return Some(Effect {
-            attempts: Some(under_way.attempts),
-            since_ms: Some(under_way.first_attempt_at_ms),
-            offset: Some(under_way.place.offset),
+            attempts: Some(reservation.attempts),
+            since_ms: Some(reservation.first_attempt_at_ms),
+            offset: Some(reservation.place.offset),
             ..blank
         });
     }

@@ -63,23 +63,23 @@ pub fn settle(
         ManualDecision::Drop => (How::Dropped, Some(ResultRef::Reason(DROPPED))),
     };
     let is_settled_so = |settled: Settled<'_>| settled.how == How::Done || settled.how == how;
-    if former.under_way.is_none() && former.settled.is_some_and(is_settled_so) {
+    if former.reservation.is_none() && former.settled.is_some_and(is_settled_so) {
         return Ok((Change::Nothing, acknowledgement(Outcome::Already, was)));
     }
     // The version of the call under way is newer than the settled one, or the same.
-    let of_reserved = former.under_way.map(|under_way| (under_way.entry, under_way.fingerprint));
+    let of_reserved = former.reservation.map(|reservation| (reservation.entry, reservation.fingerprint));
     let of_settled = former.settled.map(|settled| (settled.entry, settled.fingerprint));
     let (entry, fingerprint) = of_reserved.or(of_settled).expect("an entry has at least one of them");
     let entry = EntryRef { last_seen: entry.last_seen.max(stream_time), ..entry };
     let settled = Settled { entry, how, place: None, fingerprint, result };
     let mut bytes = Vec::new();
-    Remembered { settled: Some(settled), under_way: None }.encode(&mut bytes);
+    Remembered { settled: Some(settled), reservation: None }.encode(&mut bytes);
     Ok((Change::Put(bytes), acknowledgement(Outcome::Settled, was)))
 }
 
 /// The name of an entry's state.
 pub fn state_name(remembered: &Remembered<'_>) -> &'static str {
-    match (remembered.under_way, remembered.settled) {
+    match (remembered.reservation, remembered.settled) {
         (Some(_), _) => "under_way",
         (None, settled) => settled.map_or("nothing", |settled| settled.how.as_str()),
     }
@@ -90,7 +90,7 @@ mod tests {
     //! Goal: a command settles open calls, and nothing else; done calls stay done.
 
     use super::*;
-    use crate::format::{Journal, NO_TIME, Place, UnderWay};
+    use crate::format::{Journal, NO_TIME, Place, Reservation};
 
     fn entry(version: &[u8]) -> EntryRef<'_> {
         EntryRef {
@@ -110,8 +110,8 @@ mod tests {
         Settled { how, place, fingerprint: Some([6; 20]), ..Settled::done(entry(&[0x81, 7])) }
     }
 
-    fn under_way() -> UnderWay<'static> {
-        UnderWay {
+    fn under_way() -> Reservation<'static> {
+        Reservation {
             entry: entry(&[0x81, 9]),
             place: Place { topic_id: [5; 16], offset: 78 },
             first_attempt_at_ms: 259,
@@ -123,9 +123,9 @@ mod tests {
         }
     }
 
-    fn encoded(settled: Option<Settled<'static>>, under_way: Option<UnderWay<'static>>) -> Vec<u8> {
+    fn encoded(settled: Option<Settled<'static>>, reservation: Option<Reservation<'static>>) -> Vec<u8> {
         let mut bytes = Vec::new();
-        Remembered { settled, under_way }.encode(&mut bytes);
+        Remembered { settled, reservation }.encode(&mut bytes);
         bytes
     }
 
@@ -152,7 +152,7 @@ mod tests {
             let now = Remembered::decode(&bytes).unwrap();
             let entry = EntryRef { last_seen: 60, ..entry(&[0x81, 7]) };
             let expected = Settled { entry, how: How::Done, place: None, ..settled(how) };
-            assert_eq!(now, Remembered { settled: Some(expected), under_way: None });
+            assert_eq!(now, Remembered { settled: Some(expected), reservation: None });
         }
         let (change, outcome, was) =
             settle_entry(&encoded(Some(settled(How::Done)), Some(under_way())), ManualDecision::Drop);
@@ -160,7 +160,7 @@ mod tests {
         let bytes = put(change);
         let now = Remembered::decode(&bytes).unwrap();
         let settled = now.settled.unwrap();
-        assert_eq!((now.under_way, settled.how), (None, How::Dropped));
+        assert_eq!((now.reservation, settled.how), (None, How::Dropped));
         assert_eq!(
             (settled.entry.version, settled.fingerprint),
             (Some(&[0x81, 9][..]), Some([7; 20])),

@@ -113,23 +113,23 @@ fn after_a_failure_a_lane_waits_until_the_topic_is_looked_up_again() {
     command(&cluster, 0);
     let mut commands: LaneCommands<Embedded> = LaneCommands::new(TOPIC);
     let before = bounds(&cluster, SECOND);
-    assert!(commands.is_due(&before, SECOND) && !commands.is_due(&before, SECOND), "only at intervals");
+    assert!(commands.take_due(&before, SECOND) && !commands.take_due(&before, SECOND), "only at intervals");
     commands.postpone(SECOND * 2);
-    assert!(!commands.is_due(&before, SECOND * 1000), "the topic was not looked up since");
+    assert!(!commands.take_due(&before, SECOND * 1000), "the topic was not looked up since");
     let since = bounds(&cluster, SECOND * 3);
-    assert!(commands.is_due(&since, SECOND * 1000));
+    assert!(commands.take_due(&since, SECOND * 1000));
     // Longer each time, a minute at most.
     let mut waits = Vec::new();
     for at in [1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 7_000, 8_000, 9_000] {
         let failed_at = Duration::from_secs(at);
         commands.postpone(failed_at);
         let seen = bounds(&cluster, failed_at + SECOND / 1000);
-        waits.push((0..10_000).find(|ms| commands.is_due(&seen, failed_at + SECOND / 100 * *ms)).unwrap() * 10);
+        waits.push((0..10_000).find(|ms| commands.take_due(&seen, failed_at + SECOND / 100 * *ms)).unwrap() * 10);
     }
     assert!(waits.is_sorted() && waits[0] >= 1_000, "{waits:?}");
     assert_eq!(waits.last(), Some(&60_000), "{waits:?}");
     commands.on_commit();
-    assert!(commands.is_due(&before, SECOND * 10_000));
+    assert!(commands.take_due(&before, SECOND * 10_000));
 }
 
 #[test]

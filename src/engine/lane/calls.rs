@@ -81,9 +81,9 @@ impl<C: Cluster> Lane<C> {
 
     /// The lane's records and calls, without its transaction.
     pub(super) fn round(&mut self) -> Option<Round<'_, C>> {
-        let Self { context, destination, scratch, batch, shares, tasks, member, .. } = self;
+        let Self { context, destination, scratch, batch, indices_by_task, tasks, member, .. } = self;
         let CallsDestination { terms, calling, .. } = destination.calls_mut()?;
-        Some(Round { context, terms, calling, scratch, batch, shares, tasks, member })
+        Some(Round { context, terms, calling, scratch, batch, indices_by_task, tasks, member })
     }
 
     /// Puts the batch into its tasks' windows, and pauses the partitions of full windows.
@@ -205,7 +205,7 @@ impl<C: Cluster> Lane<C> {
         // During a commit, the slots in the transaction keep later records of their identities from being judged. An
         // identity that a command has changed has no slot, and its records must not be judged before the commit
         // either: so the lane does nothing else during such a commit.
-        let has_run_commands = self.destination.calls().is_some_and(|calls| calls.commands.has_carried_out())
+        let has_run_commands = self.destination.calls().is_some_and(|calls| calls.commands.has_passed())
             && !sabotage::is_on(Sabotage::JudgedOverCommand);
         if let Err(failure) = self.finish_deferring((!has_run_commands).then_some(&mut deferred)) {
             self.abort_and_restore(failure);
@@ -264,12 +264,12 @@ impl<C: Cluster> Lane<C> {
         }
         let Some(task) = self.tasks.get(&id) else { return };
         let Some(window) = task.destination.window().filter(|window| !window.is_empty()) else { return };
-        if window.next() > task.committed.next {
+        if window.settled_end() > task.committed.next {
             return;
         }
         let slot = window.slot(0);
         match &slot.stage {
-            SlotStage::Stops(reason) if !window.is_calling() && !self.awaits_commands(id) => {
+            SlotStage::MustStopTask(reason) if !window.is_calling() && !self.awaits_commands(id) => {
                 let (reason, input) = (reason.clone(), task.input.clone());
                 if let Err(error) = self.member.pause(&input) {
                     tracing::debug!(task = %input, reason = %error.message, "the partition could not be paused");

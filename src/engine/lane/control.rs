@@ -18,7 +18,7 @@ use crate::engine::calling::Windows;
 use crate::engine::calling::window::Window;
 use crate::engine::capacity::Added;
 use crate::engine::control::ControlTopicBounds;
-use crate::engine::control::commands::{ACKNOWLEDGEMENT, CarriedOutCommand, ReceivedCommand};
+use crate::engine::control::commands::{ACKNOWLEDGEMENT_TICKET, PassedCommand, ReceivedCommand};
 use crate::engine::control::settling::{self, Change};
 use crate::engine::crash;
 use crate::engine::failure::Failure;
@@ -60,7 +60,9 @@ impl<C: Cluster> Lane<C> {
         let Self { context, tasks, destination: Destination::Calls(calls), cluster, .. } = self else { return };
         let CallsDestination { calling, commands, .. } = &mut **calls;
         let now = context.clock.monotonic();
-        let Some(bounds) = context.control_topic.bounds().filter(|bounds| commands.is_due(bounds, now)) else { return };
+        let Some(bounds) = context.control_topic.bounds().filter(|bounds| commands.take_due(bounds, now)) else {
+            return;
+        };
         let offsets = tasks.values().filter_map(|task| next_command_offset(task, &bounds));
         let Some(next) = offsets.min() else { return calling.metrics.commands_waiting(0) };
         commands.read(cluster, &bounds, next, now);
@@ -122,7 +124,7 @@ impl<C: Cluster> Lane<C> {
         let instruction = match &received.command {
             Err(error) => Err((Outcome::NotUnderstood, error.to_string())),
             // The control topic may have been recreated since it was last looked up.
-            Ok(Command { topic_id, .. }) if *topic_id != bounds.id.0 && bounds.looked_up_at <= received.seen_at => {
+            Ok(Command { topic_id, .. }) if *topic_id != bounds.id.0 && bounds.looked_up_at <= received.lookup_at => {
                 return Ok(Execution::Waits);
             }
             Ok(Command { topic_id, .. }) if *topic_id != bounds.id.0 => {
@@ -164,7 +166,7 @@ impl<C: Cluster> Lane<C> {
             timestamp: None,
         };
         let bytes = message.held_bytes();
-        match producer.send(Ticket { number: ACKNOWLEDGEMENT, report: false }, &message) {
+        match producer.send(Ticket { number: ACKNOWLEDGEMENT_TICKET, report: false }, &message) {
             Ok(()) => {}
             Err(error) if error.kind == ErrorKind::Refused => return Ok(Execution::Refused(error.message)),
             Err(error) => return Err(Failure::cluster(error)),
@@ -174,8 +176,8 @@ impl<C: Cluster> Lane<C> {
             share.overlay.put(key, change.new_entry());
         }
         let (offset, outcome) = (received.offset, acknowledgement.outcome);
-        let carried_out = CarriedOutCommand { task: id, offset, identity: identity_key.cloned(), outcome };
-        commands.carried_out.push(carried_out);
+        let passed = PassedCommand { task: id, offset, identity: identity_key.cloned(), outcome };
+        commands.passed.push(passed);
         let noted = Some(Control { topic_id: bounds.id.0, next: offset + 1 });
         let is_noted = !sabotage::is_on(Sabotage::CommandNotNoted);
         if is_noted {
@@ -203,8 +205,8 @@ impl<C: Cluster> Lane<C> {
             Some(written) => written.map(<[u8]>::to_vec),
             None => work.store.get(identity).map_err(|error| Failure::state(id, error))?,
         };
-        let under_way = entry.as_deref().and_then(|bytes| Remembered::decode(bytes).ok()?.under_way);
-        let will_continue = under_way.is_some_and(|reservation| {
+        let reservation = entry.as_deref().and_then(|bytes| Remembered::decode(bytes).ok()?.reservation);
+        let will_continue = reservation.is_some_and(|reservation| {
             reservation.place.topic_id == work.task.topics.input_id.0 && window.will_judge(reservation.place.offset)
         });
         Ok(if will_continue { FoundEntry::Waits } else { FoundEntry::Entry(entry) })
@@ -218,7 +220,7 @@ impl<C: Cluster> Lane<C> {
         if transactor.is_open() {
             return;
         }
-        for CarriedOutCommand { task, offset, identity, outcome } in std::mem::take(&mut commands.carried_out) {
+        for PassedCommand { task, offset, identity, outcome } in std::mem::take(&mut commands.passed) {
             let Some(task) = tasks.get_mut(&task) else { continue };
             // Not noted in the committed position: the transaction was aborted.
             if task.committed.calls.control.is_none_or(|noted| noted.next <= offset) {

@@ -95,12 +95,12 @@ impl<C: Cluster> Destination<C> {
 
     /// Whether tasks stay at work, unchanged, when their transaction is aborted: their calls go on, so that nothing has
     /// to be read again.
-    pub fn outlives_aborts(&self) -> bool {
+    pub fn keeps_tasks_on_abort(&self) -> bool {
         matches!(self, Self::Calls(_))
     }
 
     /// Whether a task whose output fails is isolated: it continues in transactions of its own.
-    pub fn isolates(&self) -> bool {
+    pub fn isolates_failed_tasks(&self) -> bool {
         !matches!(self, Self::Calls(_))
     }
 

@@ -288,7 +288,7 @@ impl<C: Cluster> Lane<C> {
                 "the store was not flushed; its next restore starts at an older position"
             );
         }
-        self.shares.retain(|(task, _)| *task != id);
+        self.indices_by_task.retain(|(task, _)| *task != id);
         self.transactor.free_spare(id);
     }
 }

@@ -1,7 +1,7 @@
 //! A batch's way through a lane, up to the commit of its transaction.
 //!
 //! A task is the work of one input partition. A task's [`Share`] is all that the open transaction would change for the
-//! task; `enlist` begins it. The lane's field `shares` is something else: the indices of the batch's records, by task.
+//! task; `enlist` begins it. The lane's field `indices_by_task` holds the indices of the batch's records, by task.
 //! A task **restores** when it starts again from what was committed last.
 
 use std::time::Duration;
@@ -28,11 +28,11 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn process_batch(&mut self) {
         let began = self.context.clock.monotonic();
         self.sort_batch();
-        while let Err(failure) = self.process_shares() {
+        while let Err(failure) = self.process_batch_by_task() {
             let Some(failure) = self.prepare_retry(failure) else { continue };
             // The other tasks' records were read but not processed: they are read again.
             let others: Vec<TaskId> =
-                self.shares.iter().filter(|(_, indices)| !indices.is_empty()).map(|(id, _)| *id).collect();
+                self.indices_by_task.iter().filter(|(_, indices)| !indices.is_empty()).map(|(id, _)| *id).collect();
             let is_of_sink = matches!(failure.cause, Cause::Sink(_));
             self.abort_and_restore(failure);
             others
@@ -43,12 +43,12 @@ impl<C: Cluster> Lane<C> {
         self.metrics.processing(self.context.clock.monotonic().saturating_sub(began));
     }
 
-    fn process_shares(&mut self) -> Result<(), Failure> {
-        let shares = std::mem::take(&mut self.shares);
-        let mut with_records = shares.iter().filter(|(_, indices)| !indices.is_empty());
-        let processed = with_records.try_for_each(|(id, indices)| self.process_share(*id, indices));
+    fn process_batch_by_task(&mut self) -> Result<(), Failure> {
+        let indices_by_task = std::mem::take(&mut self.indices_by_task);
+        let mut with_records = indices_by_task.iter().filter(|(_, indices)| !indices.is_empty());
+        let processed = with_records.try_for_each(|(id, indices)| self.process_records_of(*id, indices));
         let ended = processed.and_then(|()| if self.destination.commits_each_batch() { self.finish() } else { Ok(()) });
-        self.shares = shares;
+        self.indices_by_task = indices_by_task;
         ended
     }
 
@@ -69,8 +69,8 @@ impl<C: Cluster> Lane<C> {
             Cause::Sink(undone) if self.can_retry_without_refused(&undone.failed) => {
                 self.on_refused(undone);
                 self.sort_batch();
-                let Self { shares, tasks, batch, .. } = self;
-                for (id, indices) in shares.iter_mut().filter(|(_, indices)| !indices.is_empty()) {
+                let Self { indices_by_task, tasks, batch, .. } = self;
+                for (id, indices) in indices_by_task.iter_mut().filter(|(_, indices)| !indices.is_empty()) {
                     let next = tasks[id].committed.next;
                     indices.retain(|index| batch.record(*index).offset >= next);
                 }
@@ -81,8 +81,8 @@ impl<C: Cluster> Lane<C> {
     }
 
     fn sort_batch(&mut self) {
-        let Self { batch, shares, tasks, transactor, .. } = self;
-        sort_by_task(batch, shares, tasks, |id, task| accepts_records(transactor, id, task));
+        let Self { batch, indices_by_task, tasks, transactor, .. } = self;
+        sort_by_task(batch, indices_by_task, tasks, |id, task| accepts_records(transactor, id, task));
     }
 
     /// Makes sure that the group names this lane's transactional id before that id writes for a task; for all tasks at
@@ -111,7 +111,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Processes a task's records in one transaction or, if they do not fit, in several.
-    fn process_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Failure> {
+    fn process_records_of(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Failure> {
         let mut rest = indices;
         // A commit, including the commit before a claim, may stop the task or make it restore: the task then reads the
         // remaining records again.
@@ -230,15 +230,17 @@ impl<C: Cluster> Lane<C> {
     }
 
     fn commit_deferring(&mut self, deferred: Option<&mut Deferred>) -> Result<CommitOutcome, Failure> {
-        let Self { context, transactor, tasks, member, metrics, destination, scratch, batch, shares, .. } = self;
+        let Self { context, transactor, tasks, member, metrics, destination, scratch, batch, indices_by_task, .. } =
+            self;
         let membership = transactor.membership(member)?;
         let Some((deferred, calls)) = deferred.zip(destination.calls_mut()) else {
             return transactor.commit(context, tasks, membership, metrics, None);
         };
         let mut during_commit = |tasks: &mut Tasks<C>, wait: Duration| {
-            let (scratch, batch, shares) = (&mut *scratch, &mut *batch, &mut *shares);
+            let (scratch, batch, indices_by_task) = (&mut *scratch, &mut *batch, &mut *indices_by_task);
             let (CallsDestination { terms, calling, .. }, member) = (&mut *calls, &mut *member);
-            Round { context, terms, calling, scratch, batch, shares, tasks, member }.work_during_commit(deferred, wait);
+            Round { context, terms, calling, scratch, batch, indices_by_task, tasks, member }
+                .work_during_commit(deferred, wait);
         };
         transactor.commit(context, tasks, membership, metrics, Some(&mut during_commit))
     }

@@ -12,7 +12,7 @@ use crate::cluster::{self, Cluster, ErrorKind, Member};
 use crate::engine::changelog_loss;
 use crate::engine::commitment::Commitment;
 use crate::engine::context::backoff;
-use crate::engine::control::commands::ACKNOWLEDGEMENT;
+use crate::engine::control::commands::ACKNOWLEDGEMENT_TICKET;
 use crate::engine::failure::{Cause, Failure};
 use crate::engine::isolate::{self, IsolatedWork, LaneParts, Quarantine, StepOutcome};
 use crate::engine::panics::{InProgress, Panic, caught};
@@ -36,12 +36,12 @@ impl<C: Cluster> Lane<C> {
         }
         let aborted = self.transactor.abort(&self.cluster, &failure.cause, &self.metrics);
         let losses = changelog_loss::detect(&mut self.tasks, &aborted.delivered);
-        if aborted.undelivered.iter().any(|record| record.number == ACKNOWLEDGEMENT) {
+        if aborted.undelivered.iter().any(|record| record.number == ACKNOWLEDGEMENT_TICKET) {
             let now = self.context.clock.monotonic();
             self.destination.calls_mut().into_iter().for_each(|calls| calls.commands.postpone(now));
         }
         let topology = &self.context.topology.name;
-        match aborted.never_commits && self.destination.outlives_aborts() {
+        match aborted.never_commits && self.destination.keeps_tasks_on_abort() {
             true => tracing::warn!(topology, reason = %failure.cause, "transaction aborted; its calls continue"),
             false => tracing::warn!(
                 topology, reason = %failure.cause, tasks = aborted.tasks().count(),
@@ -69,7 +69,7 @@ impl<C: Cluster> Lane<C> {
             }
         }
         // A cluster error that concerns a single task counts as a failure of that task's output.
-        let is_of_output = matches!(failure.cause, Cause::Cluster(_)) && self.destination.isolates();
+        let is_of_output = matches!(failure.cause, Cause::Cluster(_)) && self.destination.isolates_failed_tasks();
         match failure.task.and_then(|id| self.tasks.get_mut(&id)).filter(|_| is_of_output) {
             Some(task) => {
                 tracing::warn!(

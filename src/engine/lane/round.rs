@@ -36,7 +36,7 @@ pub(super) struct Round<'a, C: Cluster> {
     pub scratch: &'a mut Scratch,
     pub batch: &'a mut C::Batch,
     /// The indices of the batch's records, by task.
-    pub shares: &'a mut Vec<(TaskId, Vec<usize>)>,
+    pub indices_by_task: &'a mut Vec<(TaskId, Vec<usize>)>,
     pub tasks: &'a mut Tasks<C>,
     pub member: &'a mut C::Member,
 }
@@ -64,17 +64,17 @@ impl<C: Cluster> Round<'_, C> {
     /// This includes tasks that the open transaction stops: if it is aborted, their windows continue, and must miss no
     /// record.
     pub fn enqueue(&mut self) -> Vec<Failure> {
-        sort_by_task(self.batch, self.shares, self.tasks, |_, task| task.is_running());
-        let (shares, mut failures) = (std::mem::take(self.shares), Vec::new());
-        for (id, indices) in shares.iter().filter(|(_, indices)| !indices.is_empty()) {
-            failures.extend(self.enqueue_share(*id, indices).err());
+        sort_by_task(self.batch, self.indices_by_task, self.tasks, |_, task| task.is_running());
+        let (indices_by_task, mut failures) = (std::mem::take(self.indices_by_task), Vec::new());
+        for (id, indices) in indices_by_task.iter().filter(|(_, indices)| !indices.is_empty()) {
+            failures.extend(self.enqueue_records_of(*id, indices).err());
         }
         self.scratch.judge.in_progress = None;
-        *self.shares = shares;
+        *self.indices_by_task = indices_by_task;
         failures
     }
 
-    fn enqueue_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Failure> {
+    fn enqueue_records_of(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Failure> {
         let Self { context, tasks, batch, scratch, member, .. } = self;
         let Some(task) = tasks.get_mut(&id) else { return Ok(()) };
         // The window is put back even after a panic: its calls have to be withdrawn.
@@ -113,15 +113,15 @@ impl<C: Cluster> Round<'_, C> {
             None => Ok(Ok(())),
             Some(work) => {
                 // A grant authorises the calls of all records before an offset, without reservations of their own.
-                let last_grant = work.task.committed.calls.called.last().copied();
+                let last_grant = work.task.committed.calls.grants.last().copied();
                 let former_grants_end = window.former_grants_end();
                 let grant_of = |offset: i64| {
                     let granted = last_grant.filter(|granted| offset < granted.to)?;
                     Some(Grant { since_ms: granted.since_ms, is_from_former_owner: offset < former_grants_end })
                 };
-                let Calling { numbers, asker, judging_buffers, .. } = &mut **calling;
+                let Calling { numbers, work_renderer, judging_buffers, .. } = &mut **calling;
                 let (judge, now) = (&mut scratch.judge, Calling::now(context));
-                let judging_context = &mut JudgingContext { context, terms, judge, asker, numbers, now };
+                let judging_context = &mut JudgingContext { context, terms, judge, work_renderer, numbers, now };
                 caught(|| judging::judge(judging_context, judging_buffers, (id, &work), &mut window, grant_of))
             }
         };
@@ -161,7 +161,7 @@ impl<C: Cluster> Round<'_, C> {
     fn enqueue_meanwhile(&mut self, deferred: &mut Deferred) {
         deferred.failures.extend(self.enqueue());
         let id_if_any = |(id, indices): &(TaskId, Vec<usize>)| (!indices.is_empty()).then_some(*id);
-        let ids: Vec<TaskId> = self.shares.iter().filter_map(id_if_any).collect();
+        let ids: Vec<TaskId> = self.indices_by_task.iter().filter_map(id_if_any).collect();
         for id in ids {
             deferred.failures.extend(self.judge(id).err());
         }

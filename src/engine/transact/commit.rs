@@ -69,7 +69,7 @@ impl<C: Cluster> Transactor<C> {
             let held = task.state.store.as_ref().expect("a task at work holds its store");
             producer.expect_from(id, held.applied.next.0);
             if lane_sink.is_some() {
-                share.sealed = position;
+                share.position_record = position;
                 continue;
             }
             send::changelog(producer, id, &task.topics.changelog, &share.overlay).map_err(Failure::cluster)?;
@@ -95,7 +95,7 @@ impl<C: Cluster> Transactor<C> {
                     .map_err(|error| Failure::refused(share.task, Refusal::RedoUnreadable(error)))?;
                 send::redo(producer, share.task, &tasks[&share.task].topics.changelog, redo)
                     .map_err(Failure::cluster)?;
-                share.overlay.put(POSITION_KEY, Some(&share.sealed));
+                share.overlay.put(POSITION_KEY, Some(&share.position_record));
             }
         }
         crash::point(crash::Point::AfterSends);
@@ -157,7 +157,7 @@ impl<C: Cluster> Transactor<C> {
             self.spare_shares.push(share);
         }
         // Bounds the memory that ended shares keep for their next use.
-        Share::keep_last(&mut self.spare_shares, context.commit.bytes_max / 2);
+        Share::trim_spares(&mut self.spare_shares, context.commit.bytes_max / 2);
         Ok(committed)
     }
 }

@@ -23,7 +23,7 @@ pub struct AbortOutcome {
     pub shares: Vec<Share>,
     /// The other tasks of the transaction: for them it would only have committed an offset with another owner in its
     /// metadata, or have played a redo (written what only the sink has committed).
-    pub owner_only: Vec<TaskId>,
+    pub without_share: Vec<TaskId>,
     /// Whether the transaction is certain to have ended already, without effect.
     pub ended: bool,
     /// Whether the transaction will certainly never be committed. Even so, requests that belong to it may still arrive,
@@ -38,6 +38,6 @@ pub struct AbortOutcome {
 impl AbortOutcome {
     /// The tasks that were in the transaction.
     pub fn tasks(&self) -> impl Iterator<Item = TaskId> {
-        self.shares.iter().map(|share| share.task).chain(self.owner_only.iter().copied())
+        self.shares.iter().map(|share| share.task).chain(self.without_share.iter().copied())
     }
 }

@@ -163,12 +163,11 @@ impl RedoBuilder for Redos<'_> {
                 }
             }
         }
-        // `sealed` is the position record.
-        let Share { overlay, redo, sealed, position, start_offset, .. } = share;
+        let Share { overlay, redo, position_record, position, start_offset, .. } = share;
         for (key, value) in overlay.iter() {
             redo.push(RedoRecord::Changelog { key, value });
         }
-        redo.push(RedoRecord::Changelog { key: POSITION_KEY, value: Some(sealed) });
+        redo.push(RedoRecord::Changelog { key: POSITION_KEY, value: Some(position_record) });
         let redo = redo.finish(*start_offset, position.next).to_vec();
         if sabotage::is_on(Sabotage::RedoWithoutLetters) { without_topic_records(&redo) } else { redo }
     }

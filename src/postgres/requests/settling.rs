@@ -79,5 +79,5 @@ fn read_request(row: &tokio_postgres::Row) -> Result<ListedRequest, Trouble> {
         (false, false) => RequestStatus::UnderWay,
     };
     // `until_ms`: until when the request is remembered.
-    Ok(ListedRequest { id: Id(id), state, lease_until_ms: row.try_get(3)?, until_ms: row.try_get(4)? })
+    Ok(ListedRequest { id: Id(id), state, lease_until_ms: row.try_get(3)?, remembered_until_ms: row.try_get(4)? })
 }

@@ -3,14 +3,14 @@
 //! A function is the user's code that works on a record, in steps. If it is run again for the record, a step whose
 //! outcome is recorded returns that outcome; any other step is carried out. The journal also holds **marks**: the entry
 //! [`OwnedStepState::Begun`] of a step says that the step may have been carried out, although its outcome is not known.
-//! The entry under the name [`REJECTED`] says that the function itself has rejected the record.
+//! The entry under the name [`REJECTION_MARK`] says that the function itself has rejected the record.
 //!
 //! `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
 
 use std::sync::Arc;
 
 use crate::effect::provider::{OwnedStep, OwnedStepState};
-use crate::format::{JOURNAL_BYTES_MAX, JournalWriter, RESULT_BYTES_MAX, Step, StepHow};
+use crate::format::{JOURNAL_BYTES_MAX, JournalWriter, RESULT_BYTES_MAX, Step, StepState};
 use crate::sabotage::{self, Sabotage};
 
 /// The journal's entry for the step that begins.
@@ -21,14 +21,14 @@ pub(super) enum NextStep {
     /// No outcome was recorded: the step is carried out now.
     Acts {
         /// Whether its mark is recorded: the step may have been carried out before.
-        is_marked: bool,
+        has_begun_mark: bool,
     },
     /// The recorded step at this position has another name: the function does not repeat its steps.
     Differs,
 }
 
 /// The name of the mark for a record that its function has rejected: no step can have this name.
-pub(super) const REJECTED: &str = "";
+pub(super) const REJECTION_MARK: &str = "";
 
 /// A journal, and the position of a function in it.
 #[derive(Debug)]
@@ -55,26 +55,26 @@ impl Replay {
     /// Begins a step. Returns the journal's entry for it.
     pub fn begin(&mut self, name: &str) -> NextStep {
         self.begun.push(name.to_owned());
-        let mut is_marked = false;
+        let mut has_begun_mark = false;
         while let Some(step) = self.recorded.get(self.position) {
             if step.name != name {
                 return NextStep::Differs;
             }
             self.position += 1;
-            match &step.how {
-                OwnedStepState::Begun => is_marked = true,
+            match &step.state {
+                OwnedStepState::Begun => has_begun_mark = true,
                 outcome => return NextStep::Recorded(self.outcome_of(outcome)),
             }
         }
-        NextStep::Acts { is_marked }
+        NextStep::Acts { has_begun_mark }
     }
 
     /// A recorded outcome, unchanged; with a sabotage, that of the first step that is done instead.
     fn outcome_of(&self, outcome: &OwnedStepState) -> OwnedStepState {
         let is_done = |outcome: &OwnedStepState| matches!(outcome, OwnedStepState::Done(_));
-        let first = || self.recorded.iter().find(|step| is_done(&step.how));
+        let first = || self.recorded.iter().find(|step| is_done(&step.state));
         match first().filter(|_| is_done(outcome) && sabotage::is_on(Sabotage::ResultOfOtherStep)) {
-            Some(first) => first.how.clone(),
+            Some(first) => first.state.clone(),
             None => outcome.clone(),
         }
     }
@@ -99,13 +99,13 @@ impl Replay {
 
     /// Whether the next recorded step is the mark that the function has rejected its record.
     pub fn is_at_rejection(&self) -> bool {
-        self.recorded.get(self.position).is_some_and(|step| step.name == REJECTED)
+        self.recorded.get(self.position).is_some_and(|step| step.name == REJECTION_MARK)
     }
 
     /// Whether the last recorded step was rejected, or the function has rejected the record.
-    pub fn ends_with_refusal(&self) -> bool {
-        let is_rejected = |step: &OwnedStep| matches!(step.how, OwnedStepState::Rejected(_));
-        self.recorded.last().is_some_and(is_rejected) || self.recorded.iter().any(|step| step.name == REJECTED)
+    pub fn ends_with_rejection(&self) -> bool {
+        let is_rejected = |step: &OwnedStep| matches!(step.state, OwnedStepState::Rejected(_));
+        self.recorded.last().is_some_and(is_rejected) || self.recorded.iter().any(|step| step.name == REJECTION_MARK)
     }
 
     /// Adds these steps. If there is no room for all of them, adds none and returns `false`.
@@ -142,7 +142,7 @@ impl Replay {
 
 /// The names as a list for a message.
 fn list(names: &[&str]) -> String {
-    let quoted = |name: &&str| if *name == REJECTED { "(rejected)".to_owned() } else { format!("`{name}`") };
+    let quoted = |name: &&str| if *name == REJECTION_MARK { "(rejected)".to_owned() } else { format!("`{name}`") };
     match names {
         [] => "none".to_owned(),
         names => names.iter().map(quoted).collect::<Vec<_>>().join(", "),
@@ -151,7 +151,7 @@ fn list(names: &[&str]) -> String {
 
 /// Whether a step can have this name.
 pub(super) fn is_valid_name(name: &str) -> bool {
-    name != REJECTED && Replay::fits_empty_journal(Step { name, how: StepHow::Begun })
+    name != REJECTION_MARK && Replay::fits_empty_journal(Step { name, state: StepState::Begun })
 }
 
 #[cfg(test)]
@@ -162,8 +162,8 @@ mod tests {
 
     fn replay(steps: &[(&str, OwnedStepState)]) -> Replay {
         let mut journal = JournalWriter::default();
-        for (name, how) in steps {
-            assert!(journal.push(OwnedStep { name: (*name).to_owned(), how: how.clone() }.as_step()));
+        for (name, state) in steps {
+            assert!(journal.push(OwnedStep { name: (*name).to_owned(), state: state.clone() }.as_step()));
         }
         Replay::of(Arc::new(journal))
     }
@@ -184,15 +184,15 @@ mod tests {
         assert_eq!(replay.begin("a"), NextStep::Recorded(done(b"1")));
         assert_eq!(replay.begin("b"), NextStep::Recorded(rejected));
         assert!(!replay.is_at_end());
-        assert_eq!(replay.begin("c"), NextStep::Acts { is_marked: true });
+        assert_eq!(replay.begin("c"), NextStep::Acts { has_begun_mark: true });
         assert!(replay.is_at_end());
-        assert_eq!(replay.begin("d"), NextStep::Acts { is_marked: false });
+        assert_eq!(replay.begin("d"), NextStep::Acts { has_begun_mark: false });
     }
 
     #[test]
     fn different_step_is_reported_with_both_lists() {
         let mut replay =
-            replay(&[("a", done(b"1")), ("b", OwnedStepState::Begun), ("b", done(b"2")), (REJECTED, done(b""))]);
+            replay(&[("a", done(b"1")), ("b", OwnedStepState::Begun), ("b", done(b"2")), (REJECTION_MARK, done(b""))]);
         assert_eq!(replay.begin("a"), NextStep::Recorded(done(b"1")));
         assert_eq!(replay.begin("x"), NextStep::Differs);
         let message = replay.difference_message();

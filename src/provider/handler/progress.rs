@@ -14,10 +14,10 @@ use super::record::Reply;
 pub(super) enum RunOutcome {
     /// The work is done.
     Done(Reply),
-    /// The function rejects the record, for this reason. `is_certain`: only recorded steps have acted, and the
+    /// The function rejects the record, for this reason. `certainly_not_done`: only recorded steps have acted, and the
     /// registered compensations, which undo steps, have run. If `false`, an earlier attempt may have acted beyond the
     /// recorded steps, and no compensation has run.
-    Rejected { reason: String, is_certain: bool },
+    Rejected { reason: String, certainly_not_done: bool },
     /// A step was rejected, but an earlier attempt may have done it. Holds a message.
     InDoubt(String),
     /// The record is rejected, but a compensation, which should have undone a step, was rejected too. Holds a message.
@@ -27,7 +27,7 @@ pub(super) enum RunOutcome {
     /// A step could not begin: the provider may not honour its key long enough any more.
     TooLate,
     /// Only a different program could continue, for this reason: the task stops before the record.
-    Stops(String),
+    MustStopTask(String),
 }
 
 /// The progress of a run, for its watchers.
@@ -49,7 +49,7 @@ impl Progress {
 
     /// Records whether the run may have acted in the current step: `true` before the step acts; `false` once the step
     /// has certainly not acted.
-    pub fn set_acting(&self, may_have_acted: bool) {
+    pub fn set_may_have_acted(&self, may_have_acted: bool) {
         self.may_have_acted.set(may_have_acted);
     }
 

@@ -56,7 +56,7 @@ pub enum Ended {
         message: Option<String>,
     },
     /// The function cannot continue, for this reason, and only a different program would help: its task stops.
-    Stops(String),
+    MustStopTask(String),
 }
 
 impl Attempt {
@@ -109,9 +109,11 @@ impl Attempt {
         let status = |code| AttemptOutcome::Status(Status::of(code));
         let (outcome, body, message) = match run_outcome {
             RunOutcome::Done(reply) => (status(200), body(reply, self.reply_bytes_max), None),
-            // `is_certain`: only recorded steps have acted, and the compensations have run.
-            RunOutcome::Rejected { reason, is_certain: true } => (AttemptOutcome::Refused, Body::None, Some(reason)),
-            RunOutcome::Rejected { reason, is_certain: false } => (status(422), Body::None, Some(reason)),
+            // `certainly_not_done`: only recorded steps have acted, and the compensations have run.
+            RunOutcome::Rejected { reason, certainly_not_done: true } => {
+                (AttemptOutcome::Refused, Body::None, Some(reason))
+            }
+            RunOutcome::Rejected { reason, certainly_not_done: false } => (status(422), Body::None, Some(reason)),
             // Like a provider's replayed error: another attempt would not show what happened.
             RunOutcome::InDoubt(message) => {
                 (AttemptOutcome::Status(Status { is_replayed: true, ..Status::of(500) }), Body::None, Some(message))
@@ -123,7 +125,7 @@ impl Attempt {
             RunOutcome::TooLate => {
                 (AttemptOutcome::TooLate, Body::None, Some("the window of a step's key has passed".to_owned()))
             }
-            RunOutcome::Stops(reason) => return Ended::Stops(reason),
+            RunOutcome::MustStopTask(reason) => return Ended::MustStopTask(reason),
         };
         Ended::Over { outcome, body, message }
     }
@@ -174,9 +176,9 @@ pub(super) async fn run_attempt(shared: RunContext, mut job: Job, _permit: Owned
     shared.runs.running().remove(&request.number);
     match ended {
         Ended::Over { outcome, body, message } => job.report(outcome, body, message),
-        Ended::Stops(reason) => {
+        Ended::MustStopTask(reason) => {
             let (number, attempt) = (request.number, request.attempt);
-            let _ = shared.runs.reports.send(HandlerReport::Stops { number, attempt, reason });
+            let _ = shared.runs.reports.send(HandlerReport::MustStopTask { number, attempt, reason });
             // The end was reported above; the job itself reports nothing.
             job.silence();
         }

@@ -22,7 +22,7 @@ use super::settings::Settings;
 use super::{Key, Reply, StepError, Transaction};
 use crate::effect::call::StepName;
 use crate::effect::provider::{HandlerReport, OwnedStep, OwnedStepState, Request, Work};
-use crate::format::{RESULT_BYTES_MAX, Step, StepHow};
+use crate::format::{RESULT_BYTES_MAX, Step, StepState};
 use crate::postgres::steps::{Pool, StepOutcome};
 use crate::sabotage::{self, Sabotage};
 
@@ -114,19 +114,19 @@ impl Steps {
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(Key) -> Result<T, StepError>,
     {
-        self.step(name, async move |steps, is_marked| steps.act(name, is_marked, act).await).await
+        self.step(name, async move |steps, has_begun_mark| steps.act(name, has_begun_mark, act).await).await
     }
 
-    /// Carries out a step, after everything before it is committed. `is_marked`: the step's mark is recorded already.
-    async fn act<T, F>(&mut self, name: &str, is_marked: bool, act: F) -> Result<T, StepError>
+    /// Carries out a step, after everything before it is committed. `has_begun_mark`: the step's mark is recorded already.
+    async fn act<T, F>(&mut self, name: &str, has_begun_mark: bool, act: F) -> Result<T, StepError>
     where
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(Key) -> Result<T, StepError>,
     {
         self.check_room()?;
-        let is_unmarked = !is_marked && !sabotage::is_on(Sabotage::MarkNotWritten);
-        if self.settings.key_window.is_none() && is_unmarked {
-            self.pending.push(OwnedStep { name: name.to_owned(), how: OwnedStepState::Begun });
+        let lacks_begun_mark = !has_begun_mark && !sabotage::is_on(Sabotage::MarkNotWritten);
+        if self.settings.key_window.is_none() && lacks_begun_mark {
+            self.pending.push(OwnedStep { name: name.to_owned(), state: OwnedStepState::Begun });
         }
         self.commit().await?;
         if self
@@ -136,13 +136,13 @@ impl Steps {
         {
             return Err(self.halt(Halt::TooLate));
         }
-        self.progress.set_acting(true);
+        self.progress.set_may_have_acted(true);
         match act(self.step_key(name)).await {
             Ok(value) => {
                 let result = self.encode(name, &value)?;
                 // A later run has to be able to read the result.
                 self.decode::<T>(name, &result)?;
-                self.pending.push(OwnedStep { name: name.to_owned(), how: OwnedStepState::Done(result) });
+                self.pending.push(OwnedStep { name: name.to_owned(), state: OwnedStepState::Done(result) });
                 Ok(value)
             }
             Err(error) => Err(self.fail_step(name, error)),
@@ -174,7 +174,7 @@ impl Steps {
         self.commit().await?;
         let Some(pool) = self.pool.clone() else {
             let message = format!("the step `{name}` needs a database: configure one with `Worker::postgres`");
-            return Err(self.halt(Halt::Stops(message)));
+            return Err(self.halt(Halt::MustStopTask(message)));
         };
         let key = self.step_key(name);
         let topology = Arc::clone(&self.work.topology);
@@ -234,7 +234,7 @@ impl Steps {
             }
             Ok(StepOutcome::Done(result)) => {
                 let value = self.decode(name, &result)?;
-                self.pending.push(OwnedStep { name: name.to_owned(), how: OwnedStepState::Done(result) });
+                self.pending.push(OwnedStep { name: name.to_owned(), state: OwnedStepState::Done(result) });
                 Ok(value)
             }
             Err(error) => Err(self.fail_step(name, error)),
@@ -255,10 +255,10 @@ impl Steps {
     pub(super) async fn finish(mut self, result: Result<Reply, StepError>) -> RunOutcome {
         let halted = match (self.halted(), result) {
             (Some(halt), _) => halt,
-            (None, Ok(_)) if !self.replay.is_at_end() => Halt::Stops(self.replay.difference_message()),
+            (None, Ok(_)) if !self.replay.is_at_end() => Halt::MustStopTask(self.replay.difference_message()),
             (None, Ok(reply)) => return RunOutcome::Done(reply),
             (None, Err(error)) if error.is_rejected() => match self.compensate_all(error.to_string()).await {
-                Ok((reason, is_certain)) => return RunOutcome::Rejected { reason, is_certain },
+                Ok((reason, certainly_not_done)) => return RunOutcome::Rejected { reason, certainly_not_done },
                 Err(halt) => halt,
             },
             (None, Err(error)) => Halt::Failed(error),
@@ -273,7 +273,7 @@ impl Steps {
             Halt::InDoubt(message) => RunOutcome::InDoubt(message),
             Halt::HalfDone(message) => RunOutcome::HalfDone(message),
             Halt::TooLate => RunOutcome::TooLate,
-            Halt::Stops(reason) => RunOutcome::Stops(reason),
+            Halt::MustStopTask(reason) => RunOutcome::MustStopTask(reason),
         }
     }
 
@@ -283,12 +283,12 @@ impl Steps {
         T: DeserializeOwned,
         F: AsyncFnOnce(&mut Self, bool) -> Result<T, StepError>,
     {
-        let is_marked = match self.begin(name)? {
-            NextStep::Acts { is_marked } => is_marked,
+        let has_begun_mark = match self.begin(name)? {
+            NextStep::Acts { has_begun_mark } => has_begun_mark,
             recorded => return self.recorded(name, recorded),
         };
         self.current_step = Some(name.to_owned());
-        let result = act(self, is_marked).await;
+        let result = act(self, has_begun_mark).await;
         self.current_step = None;
         result
     }
@@ -302,12 +302,12 @@ impl Steps {
         if !self.is_undoing
             && let Some(mistake) = name_mistake(name, self.replay.has_begun(name), "steps")
         {
-            return Err(self.halt(Halt::Stops(mistake)));
+            return Err(self.halt(Halt::MustStopTask(mistake)));
         }
         match self.replay.begin(name) {
             NextStep::Differs => {
                 let message = self.replay.difference_message();
-                Err(self.halt(Halt::Stops(message)))
+                Err(self.halt(Halt::MustStopTask(message)))
             }
             next => Ok(next),
         }
@@ -330,23 +330,23 @@ impl Steps {
                 error.line(),
                 error.column()
             );
-            self.halt(Halt::Stops(message))
+            self.halt(Halt::MustStopTask(message))
         })
     }
 
     fn encode<T: Serialize>(&mut self, name: &str, value: &T) -> Result<Vec<u8>, StepError> {
         let result = serde_json::to_vec(value);
         let result = result.map_err(|error| {
-            self.halt(Halt::Stops(format!("the result of the step `{name}` cannot be written as JSON: {error}")))
+            self.halt(Halt::MustStopTask(format!("the result of the step `{name}` cannot be written as JSON: {error}")))
         })?;
-        match Replay::fits_empty_journal(Step { name, how: StepHow::Done(&result) }) {
+        match Replay::fits_empty_journal(Step { name, state: StepState::Done(&result) }) {
             true => Ok(result),
             false => Err(self.too_long(name, result.len())),
         }
     }
 
     fn too_long(&mut self, name: &str, bytes: usize) -> StepError {
-        self.halt(Halt::Stops(format!(
+        self.halt(Halt::MustStopTask(format!(
             "the result of the step `{name}` has {bytes} bytes as JSON, but at most {RESULT_BYTES_MAX} are remembered: \
              return less from the step"
         )))
@@ -357,7 +357,7 @@ impl Steps {
         if self.replay.has_room(&self.pending) {
             return Ok(());
         }
-        Err(self.halt(Halt::Stops(JOURNAL_FULL.to_owned())))
+        Err(self.halt(Halt::MustStopTask(JOURNAL_FULL.to_owned())))
     }
 
     /// Reports the pending entries, and waits until they are committed.
@@ -367,7 +367,7 @@ impl Steps {
         }
         let steps = std::mem::take(&mut self.pending);
         if !self.replay.push(&steps) {
-            return Err(self.halt(Halt::Stops(JOURNAL_FULL.to_owned())));
+            return Err(self.halt(Halt::MustStopTask(JOURNAL_FULL.to_owned())));
         }
         let Request { number, attempt, .. } = self.request;
         // Fails if the lane is gone: then the run waits below until it is dropped.

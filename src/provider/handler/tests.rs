@@ -52,15 +52,15 @@ fn work(value: &str) -> Arc<Work> {
 }
 
 fn done(name: &str, result: &str) -> OwnedStep {
-    OwnedStep { name: name.to_owned(), how: OwnedStepState::Done(result.as_bytes().to_vec()) }
+    OwnedStep { name: name.to_owned(), state: OwnedStepState::Done(result.as_bytes().to_vec()) }
 }
 
 fn begun(name: &str) -> OwnedStep {
-    OwnedStep { name: name.to_owned(), how: OwnedStepState::Begun }
+    OwnedStep { name: name.to_owned(), state: OwnedStepState::Begun }
 }
 
 fn rejected(name: &str, reason: &str) -> OwnedStep {
-    OwnedStep { name: name.to_owned(), how: OwnedStepState::Rejected(reason.to_owned()) }
+    OwnedStep { name: name.to_owned(), state: OwnedStepState::Rejected(reason.to_owned()) }
 }
 
 /// A lane's calls, and the test in the role of the engine.
@@ -76,7 +76,7 @@ struct Engine {
 #[derive(Debug, PartialEq, Eq)]
 enum EngineEvent {
     Steps(Vec<OwnedStep>),
-    Stops(String),
+    MustStopTask(String),
     Over(AttemptOutcome, Body, Option<String>),
 }
 
@@ -111,8 +111,8 @@ impl Engine {
                 (Some(HandlerReport::Steps { number: 1, attempt, steps }), None) if attempt == self.attempt => {
                     return EngineEvent::Steps(steps);
                 }
-                (Some(HandlerReport::Stops { number: 1, attempt, reason }), None) if attempt == self.attempt => {
-                    return EngineEvent::Stops(reason);
+                (Some(HandlerReport::MustStopTask { number: 1, attempt, reason }), None) if attempt == self.attempt => {
+                    return EngineEvent::MustStopTask(reason);
                 }
                 (None, Some(end)) if (end.number, end.attempt) == (1, self.attempt) => {
                     return EngineEvent::Over(end.outcome, end.body, end.message);
@@ -277,7 +277,7 @@ fn full_journal_stops_the_task_before_the_next_step() {
         }
         Ok(())
     });
-    let EngineEvent::Stops(reason) = engine.attempt() else {
+    let EngineEvent::MustStopTask(reason) = engine.attempt() else {
         panic!("the task does not stop although the journal is full")
     };
     assert!(reason.contains("768 KiB") && engine.journal.len() == 11, "{reason} {}", engine.journal.len());
@@ -316,7 +316,7 @@ fn steps_that_differ_from_the_journal_stop_the_task() {
     for (journal, message) in cases {
         let mut engine = Engine::of(keyed(), two);
         engine.journal = journal.clone();
-        let EngineEvent::Stops(reason) = engine.attempt() else { panic!("{journal:?} does not stop") };
+        let EngineEvent::MustStopTask(reason) = engine.attempt() else { panic!("{journal:?} does not stop") };
         assert!(reason.contains(message) && !reason.contains("s3cret"), "{reason}");
         assert_eq!(engine.calls.in_flight(), 0);
     }
@@ -331,7 +331,7 @@ fn mistake_of_the_program_stops_the_task() {
             }
             Ok(())
         });
-        let EngineEvent::Stops(reason) = engine.attempt() else { panic!("{message}") };
+        let EngineEvent::MustStopTask(reason) = engine.attempt() else { panic!("{message}") };
         assert!(reason.contains(message), "{reason}");
     };
     stops(|_| vec!["a".to_owned(), "a".to_owned()], "there are two steps named `a`");
@@ -339,7 +339,7 @@ fn mistake_of_the_program_stops_the_task() {
     stops(|_| vec!["long".to_owned()], "has 70002 bytes as JSON");
     let mut engine =
         Engine::of(keyed(), async |_: &Record, steps: &mut Steps| steps.transaction("db", async |_| Ok(())).await);
-    let EngineEvent::Stops(reason) = engine.attempt() else {
+    let EngineEvent::MustStopTask(reason) = engine.attempt() else {
         panic!("the task does not stop although it has no database")
     };
     assert!(reason.contains("`Worker::postgres`"), "{reason}");

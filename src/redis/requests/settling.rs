@@ -83,7 +83,7 @@ fn to_listed_request(id: Id, fields: &StoredFields, now_ms: i64) -> Option<Liste
     let lease_until_ms = lease_until_ms.filter(|_| !is_answered);
     // All keys that ratchet writes expire. If this one does not, another program wrote it or removed its expiry.
     let remembered_until_ms = if expires_at_ms < 0 { i64::MAX } else { expires_at_ms };
-    Some(ListedRequest { id, state, lease_until_ms, until_ms: remembered_until_ms })
+    Some(ListedRequest { id, state, lease_until_ms, remembered_until_ms })
 }
 
 impl Settle for Requests {

@@ -42,9 +42,9 @@ impl Memory {
         let before = self.entries.get(&id);
         if !(keeps_time && before.is_some() && after.is_some()) {
             if let Some(entry) = before {
-                self.times.remove(&(entry.until_ms, id));
+                self.times.remove(&(entry.remembered_until_ms, id));
             }
-            self.times.extend(after.iter().map(|entry| (entry.until_ms, id)));
+            self.times.extend(after.iter().map(|entry| (entry.remembered_until_ms, id)));
         }
         self.write(id, after);
     }
@@ -70,7 +70,7 @@ impl Memory {
 
     /// How many were to be forgotten by then.
     pub fn over(&self, now_ms: i64) -> usize {
-        self.entries.values().filter(|entry| entry.until_ms <= now_ms).count()
+        self.entries.values().filter(|entry| entry.remembered_until_ms <= now_ms).count()
     }
 
     /// All that was written is on the disk.
@@ -95,7 +95,7 @@ impl Memory {
                 None => drop(self.entries.remove(&id)),
             }
         }
-        self.times = self.entries.iter().map(|(id, entry)| (entry.until_ms, *id)).collect();
+        self.times = self.entries.iter().map(|(id, entry)| (entry.remembered_until_ms, *id)).collect();
         self.sync();
         let is_reservation = |(id, after): &(Id, Option<RequestEntry>)| {
             after.as_ref().is_some_and(|entry| matches!(entry.state, RequestState::Reserved { .. }))

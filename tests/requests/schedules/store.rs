@@ -266,7 +266,7 @@ impl Inner {
         if let Change::Put(entry) = &mut change
             && self.makes(Mistake::NeverForgotten)
         {
-            entry.until_ms = i64::MAX;
+            entry.remembered_until_ms = i64::MAX;
         }
         if !self.makes(Mistake::AnswerLost) {
             self.put(held.id, change);

@@ -52,20 +52,20 @@ pub async fn requests_are_listed_as_they_are(store: &impl Both) {
     let lease = |seen: &ListedRequest| seen.lease_until_ms.expect("it was reserved");
     let long_ms = i64::try_from(LONG.as_millis()).expect("minutes");
     assert!((lease(&one) - lease(&other) - long_ms).abs() < 60_000, "{one:?}, {other:?}");
-    assert!((one.until_ms - lease(&one)).abs() < 60_000, "{one:?}");
+    assert!((one.remembered_until_ms - lease(&one)).abs() < 60_000, "{one:?}");
 }
 
 pub async fn request_in_doubt_is_answered_by_hand(store: &impl Both) {
     let id = new_id();
     let zombie = doubted(store, id).await;
-    let until_ms = see(store, id).await.expect("it is there").until_ms;
+    let until_ms = see(store, id).await.expect("it is there").remembered_until_ms;
     assert_eq!(settle(store, id, Decision::Answer(answer(201, "by hand"))).await, Settled::Answered);
     assert_eq!(store.complete(zombie, &answer(200, "zombie"), LONG).await, FENCED);
     assert_eq!(store.extend(zombie, LONG).await, FENCED);
     assert_eq!(store.release(zombie).await, FENCED);
     assert_eq!(store.reserve(&wanted(id, 1)).await.map(answered), Ok(answer(201, "by hand")));
     assert_eq!(store.reserve(&wanted(id, 2)).await, Ok(Found::Other), "it is still the same request");
-    let kept_ms = see(store, id).await.expect("it is there").until_ms;
+    let kept_ms = see(store, id).await.expect("it is there").remembered_until_ms;
     assert!((kept_ms - until_ms).abs() < 5_000, "it is remembered for as long: {until_ms}, {kept_ms}");
     assert_eq!(settle(store, id, Decision::Answer(answer(200, "second"))).await, Settled::Already);
     assert_eq!(store.reserve(&wanted(id, 1)).await.map(answered), Ok(answer(201, "by hand")));

@@ -274,7 +274,9 @@ impl Lane {
         let took = Duration::from_micros(now - began);
         let (answer, body, message) = match ended.unwrap_or_else(|| made.overdue(Duration::from_micros(TIMEOUT))) {
             Ended::Over { outcome: answer, body, message } => (answer, body, message),
-            Ended::Stops(reason) => return drop(self.tell.send(HandlerReport::Stops { number, attempt, reason })),
+            Ended::MustStopTask(reason) => {
+                return drop(self.tell.send(HandlerReport::MustStopTask { number, attempt, reason }));
+            }
         };
         shared.desk().heard.push_back(AttemptEnd { number, attempt, outcome: answer, body, message, duration: took });
     }

@@ -26,14 +26,14 @@ pub struct Calls {
     /// disjoint and not empty.
     pub beyond: Vec<(i64, i64)>,
     /// The grants, each beginning where the one before it ends: in ascending order of their ends.
-    pub called: Vec<Called>,
+    pub grants: Vec<Grant>,
     /// How far the control topic was obeyed; `None` if it was never read.
     pub control: Option<Control>,
 }
 
 /// A grant: calls that have no reservations of their own may have been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Called {
+pub struct Grant {
     /// Of all records before this source offset.
     pub to: i64,
     /// Since when, by the writer's wall clock: milliseconds since the epoch.
@@ -51,13 +51,13 @@ pub struct Control {
 
 impl Clone for Calls {
     fn clone(&self) -> Self {
-        Self { beyond: self.beyond.clone(), called: self.called.clone(), control: self.control }
+        Self { beyond: self.beyond.clone(), grants: self.grants.clone(), control: self.control }
     }
 
     /// Reuses memory, since this happens in each transaction.
     fn clone_from(&mut self, source: &Self) {
         self.beyond.clone_from(&source.beyond);
-        self.called.clone_from(&source.called);
+        self.grants.clone_from(&source.grants);
         self.control = source.control;
     }
 }
@@ -65,7 +65,7 @@ impl Clone for Calls {
 impl Calls {
     /// Whether there is nothing to say.
     pub fn is_empty(&self) -> bool {
-        self.beyond.is_empty() && self.called.is_empty() && self.control.is_none()
+        self.beyond.is_empty() && self.grants.is_empty() && self.control.is_none()
     }
 
     /// What is impossible in it, if something is.
@@ -74,7 +74,7 @@ impl Calls {
         if !self.beyond.iter().all(|(from, to)| from < to) || !self.beyond.windows(2).all(disjoint) {
             return Some("its ranges are not in order");
         }
-        if !self.called.windows(2).all(|pair| pair[0].to < pair[1].to) {
+        if !self.grants.windows(2).all(|pair| pair[0].to < pair[1].to) {
             return Some("its grants are not in order");
         }
         None

@@ -47,7 +47,7 @@ mod journal;
 #[path = "remembered/result.rs"]
 mod result;
 
-pub use journal::{JOURNAL_BYTES_MAX, Journal, JournalWriter, STEP_NAME_BYTES_MAX, Step, StepHow};
+pub use journal::{JOURNAL_BYTES_MAX, Journal, JournalWriter, STEP_NAME_BYTES_MAX, Step, StepState};
 pub use result::{REASON_BYTES_MAX, RESULT_BYTES_MAX, ResultRef};
 
 /// The bytes of a request's fingerprint.
@@ -76,7 +76,7 @@ pub struct Remembered<'a> {
     /// What was settled last.
     pub settled: Option<Settled<'a>>,
     /// What is reserved, and may have been sent.
-    pub under_way: Option<UnderWay<'a>>,
+    pub reservation: Option<Reservation<'a>>,
 }
 
 /// What was settled.
@@ -125,7 +125,7 @@ pub struct Place {
 
 /// What is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnderWay<'a> {
+pub struct Reservation<'a> {
     /// What records of this identity are judged against once it is done.
     pub entry: EntryRef<'a>,
     /// The record's place.
@@ -222,7 +222,7 @@ impl Place {
     }
 }
 
-impl<'a> UnderWay<'a> {
+impl<'a> Reservation<'a> {
     fn decode(rest: &mut &'a [u8]) -> Result<Self, Error> {
         let (entry, place) = (take_entry(rest)?, Place::decode(rest)?);
         let (first_attempt_at_ms, attempts) = (i64::from_be_bytes(array(rest)?), u32::from_be_bytes(array(rest)?));
@@ -261,7 +261,7 @@ impl<'a> Remembered<'a> {
             None => return Err(damaged("it is empty")),
             Some([ENTRY_FORMAT]) => {
                 let settled = Some(Settled::done(EntryRef::decode(bytes)?));
-                return Ok(Self { settled, under_way: None });
+                return Ok(Self { settled, reservation: None });
             }
             Some([ENTRY_FORMAT_CALLS]) => {}
             Some([later]) => {
@@ -275,11 +275,11 @@ impl<'a> Remembered<'a> {
             _ => {}
         }
         let settled = (parts & PART_SETTLED != 0).then(|| Settled::decode(&mut rest)).transpose()?;
-        let under_way = (parts & PART_UNDER_WAY != 0).then(|| UnderWay::decode(&mut rest)).transpose()?;
+        let reservation = (parts & PART_UNDER_WAY != 0).then(|| Reservation::decode(&mut rest)).transpose()?;
         if !rest.is_empty() {
             return Err(damaged("bytes follow its end"));
         }
-        Ok(Self { settled, under_way })
+        Ok(Self { settled, reservation })
     }
 
     /// What records are judged against, of an entry of either format: what was settled last, if anything was.
@@ -296,17 +296,17 @@ impl<'a> Remembered<'a> {
     /// # Panics
     /// It has neither part, or a result or a reason that is too long.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let Self { settled, under_way } = self;
-        assert!(settled.is_some() || under_way.is_some(), "nothing is remembered by a tombstone, not by an entry");
-        if let (Some(settled), None) = (settled, under_way)
+        let Self { settled, reservation } = self;
+        assert!(settled.is_some() || reservation.is_some(), "nothing is remembered by a tombstone, not by an entry");
+        if let (Some(settled), None) = (settled, reservation)
             && *settled == Settled::done(settled.entry)
         {
             return settled.entry.encode(out);
         }
-        let parts = u8::from(settled.is_some()) * PART_SETTLED + u8::from(under_way.is_some()) * PART_UNDER_WAY;
+        let parts = u8::from(settled.is_some()) * PART_SETTLED + u8::from(reservation.is_some()) * PART_UNDER_WAY;
         out.extend_from_slice(&[ENTRY_FORMAT_CALLS, parts]);
         settled.iter().for_each(|settled| settled.encode(out));
-        under_way.iter().for_each(|under_way| under_way.encode(out));
+        reservation.iter().for_each(|reservation| reservation.encode(out));
     }
 }
 

@@ -166,7 +166,7 @@ pub struct RequestEntry {
     /// Of what was asked for.
     pub fingerprint: [u8; 32],
     /// Until when it is remembered: milliseconds since the epoch.
-    pub until_ms: i64,
+    pub remembered_until_ms: i64,
     /// Whether it is being carried out, or was answered.
     pub state: RequestState,
 }
@@ -191,7 +191,7 @@ impl RequestEntry {
         let mut bytes = vec![REQUEST_FORMAT];
         bytes.extend_from_slice(&self.token);
         bytes.extend_from_slice(&self.fingerprint);
-        bytes.extend_from_slice(&self.until_ms.to_be_bytes());
+        bytes.extend_from_slice(&self.remembered_until_ms.to_be_bytes());
         match &self.state {
             RequestState::Reserved { lease_until_ms, run } => {
                 bytes.push(RESERVED);
@@ -219,7 +219,7 @@ impl RequestEntry {
         let early = || damaged("it ends early");
         let token = take(&mut rest).ok_or_else(early)?;
         let fingerprint = take(&mut rest).ok_or_else(early)?;
-        let until_ms = i64::from_be_bytes(take(&mut rest).ok_or_else(early)?);
+        let remembered_until_ms = i64::from_be_bytes(take(&mut rest).ok_or_else(early)?);
         let state = match take::<1>(&mut rest).ok_or_else(early)?[0] {
             RESERVED => {
                 let lease_until_ms = i64::from_be_bytes(take(&mut rest).ok_or_else(early)?);
@@ -238,7 +238,7 @@ impl RequestEntry {
             }
             _ => return Err(damaged("its state is unknown")),
         };
-        Ok(Self { token, fingerprint, until_ms, state })
+        Ok(Self { token, fingerprint, remembered_until_ms, state })
     }
 }
 
@@ -287,8 +287,14 @@ mod tests {
             reserved.prop_map(|(lease_until_ms, run)| RequestState::Reserved { lease_until_ms, run }),
             answers().prop_map(RequestState::Answered),
         ];
-        (any::<[u8; 16]>(), any::<[u8; 32]>(), any::<i64>(), state)
-            .prop_map(|(token, fingerprint, until_ms, state)| RequestEntry { token, fingerprint, until_ms, state })
+        (any::<[u8; 16]>(), any::<[u8; 32]>(), any::<i64>(), state).prop_map(
+            |(token, fingerprint, remembered_until_ms, state)| RequestEntry {
+                token,
+                fingerprint,
+                remembered_until_ms,
+                state,
+            },
+        )
     }
 
     proptest! {
@@ -320,7 +326,7 @@ mod tests {
         let answer = Answer { status: 201, headers, body: AnswerBody::Whole(Bytes::from_static(b"ok")) };
         assert_eq!(answer.encode(), b"\x01\x00\xc9\x00\x01\x00\x04etag\x00\x00\x00\x017\x00ok");
         let state = RequestState::Reserved { lease_until_ms: 5, run: [4; 16] };
-        let entry = RequestEntry { token: [1; 16], fingerprint: [2; 32], until_ms: 3, state };
+        let entry = RequestEntry { token: [1; 16], fingerprint: [2; 32], remembered_until_ms: 3, state };
         let expected = [&[2][..], &[1; 16], &[2; 32], &[0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 5], &[4; 16]];
         assert_eq!(entry.encode(), expected.concat());
         let token = *b"ABCDEFGHIJKLMNOP";

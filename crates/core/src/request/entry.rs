@@ -26,7 +26,7 @@ pub enum Change {
 
 /// The entry, if it is still remembered.
 pub fn current(entry: Option<&RequestEntry>, now_ms: i64) -> Option<&RequestEntry> {
-    entry.filter(|entry| entry.until_ms > now_ms)
+    entry.filter(|entry| entry.remembered_until_ms > now_ms)
 }
 
 /// The moment after so long.
@@ -41,7 +41,7 @@ pub fn reserve(entry: Option<&RequestEntry>, wanted: &Wanted, run: [u8; 16], now
         let entry = RequestEntry {
             token: wanted.held.token.0,
             fingerprint: wanted.fingerprint.0,
-            until_ms: after(now_ms, wanted.retention).max(lease_until_ms),
+            remembered_until_ms: after(now_ms, wanted.retention).max(lease_until_ms),
             state: RequestState::Reserved { lease_until_ms, run },
         };
         (Found::Reserved { taken_over }, Change::Put(entry))
@@ -73,7 +73,14 @@ pub fn extend(entry: Option<&RequestEntry>, held: Held, lease: Duration, now_ms:
     let RequestState::Reserved { run, .. } = entry.state else { return (Kept::Yes, Change::None) };
     let lease_until_ms = after(now_ms, lease);
     let state = RequestState::Reserved { lease_until_ms, run };
-    (Kept::Yes, Change::Put(RequestEntry { until_ms: entry.until_ms.max(lease_until_ms), state, ..entry.clone() }))
+    (
+        Kept::Yes,
+        Change::Put(RequestEntry {
+            remembered_until_ms: entry.remembered_until_ms.max(lease_until_ms),
+            state,
+            ..entry.clone()
+        }),
+    )
 }
 
 /// The holder has an answer: it replaces the reservation, or an earlier answer whose body was cut off.
@@ -90,8 +97,8 @@ pub fn complete(
             (Kept::Yes, Change::None)
         }
         RequestState::Answered(_) | RequestState::Reserved { .. } => {
-            let (until_ms, state) = (after(now_ms, retention), RequestState::Answered(answer.clone()));
-            (Kept::Yes, Change::Put(RequestEntry { until_ms, state, ..entry.clone() }))
+            let (remembered_until_ms, state) = (after(now_ms, retention), RequestState::Answered(answer.clone()));
+            (Kept::Yes, Change::Put(RequestEntry { remembered_until_ms, state, ..entry.clone() }))
         }
     }
 }
@@ -115,7 +122,7 @@ pub fn listed_request(id: Id, entry: &RequestEntry, run: [u8; 16], now_ms: i64) 
             (if is_at_work { RequestStatus::UnderWay } else { RequestStatus::InDoubt }, Some(lease_until_ms))
         }
     };
-    Some(ListedRequest { id, state, lease_until_ms, until_ms: entry.until_ms })
+    Some(ListedRequest { id, state, lease_until_ms, remembered_until_ms: entry.remembered_until_ms })
 }
 
 /// Applies an operator's decision on a request, under a new token.

@@ -46,7 +46,7 @@ pub struct ListedRequest {
     /// The end of its last holder's lease; `None` if it is answered.
     pub lease_until_ms: Option<i64>,
     /// Until when it is remembered.
-    pub until_ms: i64,
+    pub remembered_until_ms: i64,
 }
 
 /// The status of a request.

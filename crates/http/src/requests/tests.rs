@@ -258,7 +258,7 @@ fn removal_time_of_an_earlier_release_is_replaced() {
     let entry = RequestEntry {
         token: [1; 16],
         fingerprint: [0; 32],
-        until_ms,
+        remembered_until_ms: until_ms,
         state: RequestState::Reserved { lease_until_ms: until_ms, run: [0; 16] },
     };
     let db = DB::open(&options::request_options(), dir.join(DATABASE_DIR)).unwrap();

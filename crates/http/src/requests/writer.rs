@@ -473,7 +473,7 @@ impl OpenBatch<'_> {
         };
         self.expect_room()?;
         self.has_removed |= after.is_none();
-        let removal = |entry: &Option<RequestEntry>| entry.as_ref().map(|entry| removal_ms(entry.until_ms));
+        let removal = |entry: &Option<RequestEntry>| entry.as_ref().map(|entry| removal_ms(entry.remembered_until_ms));
         // A reservation and its response mostly have the same removal time, which then is not written again.
         if removal(&before) != removal(&after) {
             removal(&before).iter().for_each(|ms| self.writes.delete(expiry_key(*ms, id)));
@@ -481,7 +481,7 @@ impl OpenBatch<'_> {
         }
         if let Some(before) = before.filter(|before| !self.is_removal_rounded(before)) {
             // An earlier release wrote the removal time without rounding it.
-            self.writes.delete(expiry_key(before.until_ms, id));
+            self.writes.delete(expiry_key(before.remembered_until_ms, id));
         }
         match &after {
             Some(entry) => self.writes.put(entry_key(id), entry.encode()),
@@ -498,7 +498,7 @@ impl OpenBatch<'_> {
     /// Whether the entry's removal time is known to be rounded: this run wrote it, or rounding changes nothing.
     fn is_removal_rounded(&self, entry: &RequestEntry) -> bool {
         matches!(entry.state, RequestState::Reserved { run, .. } if run == self.run)
-            || removal_ms(entry.until_ms) == entry.until_ms
+            || removal_ms(entry.remembered_until_ms) == entry.remembered_until_ms
     }
 
     /// Removes the entries whose removal time has passed. An entry and its removal time are written together, so the
@@ -514,7 +514,9 @@ impl OpenBatch<'_> {
             self.writes.delete(expiry_key(expired_ms, id));
             // This batch may have written the entry again, with a later time.
             let rewritten = self.entries.get(&id).and_then(Option::as_ref);
-            if rewritten.is_none_or(|entry| [entry.until_ms, removal_ms(entry.until_ms)].contains(&expired_ms)) {
+            if rewritten.is_none_or(|entry| {
+                [entry.remembered_until_ms, removal_ms(entry.remembered_until_ms)].contains(&expired_ms)
+            }) {
                 self.writes.delete(entry_key(id));
                 self.entries.insert(id, None);
             }

@@ -203,7 +203,7 @@ fn outcomes_of_attempts_decide_the_outcome_of_the_call() {
         let (action, call) = after_attempts(policy, &attempts);
         assert_eq!(action, Action::Settle(outcome), "{case}");
         assert_eq!(call.stage(), Stage::Decided(outcome), "{case}");
-        assert_eq!(call.kept(outcome), kept, "{case}");
+        assert_eq!(call.remembered_outcome(outcome), kept, "{case}");
     }
 }
 
@@ -273,7 +273,7 @@ fn found_call_keeps_its_count_of_attempts() {
     let mut driven = Driven { policy: keyed(), call, now: BEGUN };
     assert_eq!(driven.attempt(AttemptOutcome::Lost, false), Action::Settle(Outcome::Unavailable));
     assert_eq!(
-        driven.call.kept(Outcome::Unavailable),
+        driven.call.remembered_outcome(Outcome::Unavailable),
         RememberedOutcome::GivenUp { first_attempt_at_ms: BEGUN.wall_ms }
     );
 }
@@ -423,7 +423,7 @@ fn record_that_is_refused_while_other_calls_succeed_is_rejected() {
             assert_eq!(driven.attempt(status(code), false), Action::SendAt(driven.now.monotonic + wait), "{code}");
             assert!(matches!(driven.attempt(status(code), false), Action::SendAt(_)), "{code}");
             assert_eq!(driven.attempt(status(code), false), Action::Settle(Outcome::Rejected), "{code}");
-            assert_eq!(driven.call.kept(Outcome::Rejected), RememberedOutcome::Failed);
+            assert_eq!(driven.call.remembered_outcome(Outcome::Rejected), RememberedOutcome::Failed);
         }
     }
 }

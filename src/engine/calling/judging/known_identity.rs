@@ -1,14 +1,14 @@
 //! Judges one record of a window by the stored state of its identity.
 //!
 //! [`Remembered`], the state of an identity, has two parts. The **settlement** is the outcome of the last settled
-//! record, with the **entry** that the rules compare. The **reservation** ([`UnderWay`]) belongs to a record whose call
+//! record, with the **entry** that the rules compare. The **reservation** ([`Reservation`]) belongs to a record whose call
 //! may have been sent, and is not settled; it has an entry as well.
 //!
 //! `read_index` is a record's index among the records that the judge has read in this round. `kept` is the state that a
 //! record leaves behind once it is settled.
 
 use super::stages::{
-    FormerCall, call_stage, conflict_stage, forward_evaluation, no_call_stage, rejected_stage, reserved_stage,
+    FormerCall, call_stage, conflict_stage, forward_evaluation, no_call_stage, rejected_stage, reservation_stage,
     resumed_stage,
 };
 use super::{JudgingBuffers, JudgingContext};
@@ -20,7 +20,7 @@ use crate::engine::failure::{Failure, Unprocessable};
 use crate::engine::resume::Refusal;
 use crate::engine::share::TaskId;
 use crate::engine::task::Work;
-use crate::format::{self, EntryRef, How, Journal, Place, Remembered, Settled, UnderWay};
+use crate::format::{self, EntryRef, How, Journal, Place, Remembered, Reservation, Settled};
 use crate::record::Record;
 use crate::topology::sink::terms::OnDuplicate;
 
@@ -29,9 +29,9 @@ enum KnownState<'a> {
     /// The entry to judge the record against, if there is one.
     Entry(Option<EntryRef<'a>>),
     /// The record's own reservation.
-    OwnReservation(UnderWay<'a>),
+    OwnReservation(Reservation<'a>),
     /// The reservation of another record.
-    OtherReservation(UnderWay<'a>),
+    OtherReservation(Reservation<'a>),
     /// The record's own settlement.
     OwnSettlement,
 }
@@ -107,7 +107,7 @@ fn judged_stage(
         KnownState::OwnReservation(reservation) => {
             // The record's call may have been sent, so it continues whatever the rules say now.
             let evaluation = if decision.action == Action::Forward { evaluation } else { forward_evaluation() };
-            reserved_stage(judging, (read_index, record), evaluation, (kept, &reservation))
+            reservation_stage(judging, (read_index, record), evaluation, (kept, &reservation))
         }
         // Without this check, the handler would silently continue with the other record's work.
         KnownState::OtherReservation(reservation)
@@ -116,7 +116,7 @@ fn judged_stage(
             conflict_stage(judging, buffers, (read_index, record))
         }
         KnownState::OtherReservation(reservation) if is_duplicate(&decision) => {
-            reserved_stage(judging, (read_index, record), forward_evaluation(), (kept, &reservation))
+            reservation_stage(judging, (read_index, record), forward_evaluation(), (kept, &reservation))
         }
         KnownState::Entry(_) if is_duplicate(&decision) => {
             let settled = settled.expect("a duplicate has a settlement that it equals");
@@ -172,8 +172,8 @@ fn is_duplicate(decision: &Decision) -> bool {
 
 /// Finds the state that decides about the record at the place `own`.
 fn find_known_state<'a>(remembered: Option<&Remembered<'a>>, own: Place) -> KnownState<'a> {
-    let Some(Remembered { settled, under_way }) = remembered else { return KnownState::Entry(None) };
-    match (under_way, settled) {
+    let Some(Remembered { settled, reservation }) = remembered else { return KnownState::Entry(None) };
+    match (reservation, settled) {
         (Some(reservation), _) if reservation.place == own => KnownState::OwnReservation(*reservation),
         (Some(reservation), _) => KnownState::OtherReservation(*reservation),
         (None, Some(settled)) if settled.place == Some(own) && !matches!(settled.how, How::GivenUp { .. }) => {

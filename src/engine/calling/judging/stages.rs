@@ -1,7 +1,7 @@
 //! Creates the stages of judged records: a record's [`SlotStage`] says what happens to it next.
 //!
 //! An unfinished call of an earlier owner or record goes by three types. As stored, it is a **reservation**
-//! ([`UnderWay`]). A [`FormerCall`] is made of a reservation, or of a settlement whose call was given up. Its
+//! ([`Reservation`]). A [`FormerCall`] is made of a reservation, or of a settlement whose call was given up. Its
 //! [`FoundCall`] is what the call's state machine needs to know about earlier attempts.
 //!
 //! `read_index` is a record's index among the records that the judge has read in this round. `kept` is the state that a
@@ -16,7 +16,7 @@ use crate::effect::provider::{Payload, is_open};
 use crate::engine::calling::window::{CalledRecord, JudgedRecord, SlotStage};
 use crate::engine::output::description;
 use crate::engine::process::stop_reason;
-use crate::format::{EntryRef, Journal, JournalWriter, Remembered, Settled, UnderWay};
+use crate::format::{EntryRef, Journal, JournalWriter, Remembered, Reservation, Settled};
 use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
 
@@ -26,13 +26,13 @@ pub(super) fn conflict_stage(
     buffers: &mut JudgingBuffers,
     record: (usize, &Record<'_>),
 ) -> SlotStage {
-    let evaluation = Evaluation::from(Decision::of_call(judging.terms.on_conflict, Reason::Conflict));
+    let evaluation = Evaluation::from(Decision::by_call_rule(judging.terms.on_conflict, Reason::Conflict));
     no_call_stage(judging, buffers, record, evaluation, Kept::default(), false)
 }
 
 /// The evaluation of a record that is forwarded.
 pub(super) fn forward_evaluation() -> Evaluation {
-    Decision::of_call(Action::Forward, Reason::First).into()
+    Decision::by_call_rule(Action::Forward, Reason::First).into()
 }
 
 /// The stage of a record that makes no call. `repeats_result`: whether the identity's remembered result is written once
@@ -47,7 +47,7 @@ pub(super) fn no_call_stage(
 ) -> SlotStage {
     let context = judging.context;
     if evaluation.decision.action == Action::Fail {
-        return SlotStage::Stops(stop_reason(context, record, &evaluation));
+        return SlotStage::MustStopTask(stop_reason(context, record, &evaluation));
     }
     let JudgingBuffers { progress, drafts, .. } = buffers;
     let mut explanation = Vec::new();
@@ -78,7 +78,7 @@ pub fn replace_entry(former: Option<&[u8]>, entry: &[u8]) -> Vec<u8> {
     let settled = former.as_ref().and_then(|former| former.settled);
     let settled = Some(settled.map_or(Settled::done(entry), |settled| Settled { entry, ..settled }));
     let mut bytes = Vec::new();
-    Remembered { settled, under_way: former.and_then(|former| former.under_way) }.encode(&mut bytes);
+    Remembered { settled, reservation: former.and_then(|former| former.reservation) }.encode(&mut bytes);
     bytes
 }
 
@@ -89,19 +89,19 @@ pub(super) fn rejected_stage(
     record: (usize, &Record<'_>),
     message: String,
 ) -> SlotStage {
-    let decision = Decision::of_call(judging.terms.on_rejected, Reason::Rejected);
+    let decision = Decision::by_call_rule(judging.terms.on_rejected, Reason::Rejected);
     let rejection = Some(Rejection { reason: Reason::Rejected, message });
     no_call_stage(judging, buffers, record, Evaluation { decision, rejection, full: None }, Kept::default(), false)
 }
 
 /// The stage of a record that continues the call of this reservation, its own or an equal record's.
-pub(super) fn reserved_stage(
+pub(super) fn reservation_stage(
     judging: &mut JudgingContext<'_>,
     (read_index, record): (usize, &Record<'_>),
     evaluation: Evaluation,
-    (kept, reservation): (Kept, &UnderWay<'_>),
+    (kept, reservation): (Kept, &Reservation<'_>),
 ) -> SlotStage {
-    let UnderWay { entry, first_attempt_at_ms, attempts, was_sent, journal, .. } = *reservation;
+    let Reservation { entry, first_attempt_at_ms, attempts, was_sent, journal, .. } = *reservation;
     let found = FoundCall { first_attempt_at_ms, attempts, may_have_acted: was_sent };
     resumed_stage(judging, (read_index, record), evaluation, (kept, FormerCall { entry, found, journal }))
 }
@@ -127,7 +127,7 @@ pub(super) fn resumed_stage(
         Ok(payload) => payload,
         Err(message) => {
             let Record { topic, partition, offset, .. } = record;
-            return SlotStage::Stops(format!(
+            return SlotStage::MustStopTask(format!(
                 "{topic}:{partition}:{offset}: its call may have happened, but its request can no longer be \
                  rendered: {message}"
             ));

@@ -26,7 +26,7 @@ impl Window {
     /// Makes the records of this identity unjudged again if the task would stop at them.
     pub fn judge_again(&mut self, identity: &[u8]) {
         for slot in &mut self.slots {
-            if slot.key.as_deref() == Some(identity) && matches!(slot.stage, SlotStage::Stops(_)) {
+            if slot.key.as_deref() == Some(identity) && matches!(slot.stage, SlotStage::MustStopTask(_)) {
                 slot.stage = SlotStage::Unjudged;
                 self.needs_processing = true;
             }

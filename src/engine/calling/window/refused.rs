@@ -49,7 +49,7 @@ impl Window {
                         false => "the changelog refuses the outcomes of its steps (`max.message.bytes`)",
                     };
                     let reason = format!("{topic}:{partition}:{offset}: {refusal}: {message}");
-                    slot.stage = SlotStage::Stops(reason);
+                    slot.stage = SlotStage::MustStopTask(reason);
                     RefusalState::None
                 }
                 (true, _) if written == 1 => RefusalState::Refused(message.to_owned()),

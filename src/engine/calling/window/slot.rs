@@ -131,7 +131,7 @@ pub enum SlotStage {
     /// It calls the provider.
     Called(Box<CalledRecord>),
     /// The task stops before it, for this reason.
-    Stops(String),
+    MustStopTask(String),
     /// It is settled, by this owner or a former one.
     Settled,
 }
@@ -195,7 +195,7 @@ pub struct ReportedSteps {
 impl ReportedSteps {
     /// Removes the mark that announces the next step: that step has not begun.
     pub fn remove_begin_mark(&mut self) {
-        self.steps.pop_if(|step| step.how == OwnedStepState::Begun);
+        self.steps.pop_if(|step| step.state == OwnedStepState::Begun);
     }
 }
 
@@ -227,7 +227,7 @@ impl Slot {
         match &self.stage {
             SlotStage::Judged(_) => true,
             SlotStage::Called(called) => called.outcome().is_some(),
-            SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => false,
+            SlotStage::Unjudged | SlotStage::MustStopTask(_) | SlotStage::Settled => false,
         }
     }
 
@@ -265,7 +265,7 @@ impl Slot {
         match &self.stage {
             SlotStage::Judged(judged) => judged.is_written,
             SlotStage::Called(called) => called.is_written,
-            SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => false,
+            SlotStage::Unjudged | SlotStage::MustStopTask(_) | SlotStage::Settled => false,
         }
     }
 
@@ -274,7 +274,7 @@ impl Slot {
         match &self.stage {
             SlotStage::Judged(judged) => judged.kept.concerns_others(),
             SlotStage::Called(called) => called.kept.concerns_others(),
-            SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => false,
+            SlotStage::Unjudged | SlotStage::MustStopTask(_) | SlotStage::Settled => false,
         }
     }
 }

@@ -44,7 +44,7 @@ fn write(window: &mut Window, offsets: &[i64]) {
     for offset in offsets {
         let at = window.find(*offset).expect("the record is in the window");
         window.slot_mut(at).stage = SlotStage::Judged(Box::new(JudgedRecord {
-            evaluation: Decision::of_call(crate::dedup::Action::Drop, Reason::Seen).into(),
+            evaluation: Decision::by_call_rule(crate::dedup::Action::Drop, Reason::Seen).into(),
             kept: Kept::default(),
             message: String::new(),
             explanation: Vec::new(),
@@ -157,13 +157,13 @@ fn record_that_leaves_the_window_without_a_transaction_makes_a_transaction_due()
 #[test]
 fn grants_cover_the_record_at_which_the_task_stops() {
     use crate::engine::calling::grants;
-    use crate::format::Called as Granted;
+    use crate::format::Grant;
     let mut window = window(&[], [0, 1, 2]);
     let mut committed = position(0, &[]);
-    committed.calls.called = vec![Granted { to: 10, since_ms: 7 }];
+    committed.calls.grants = vec![Grant { to: 10, since_ms: 7 }];
     assert_eq!(grants::shortened_end(&window, &committed), Some(i64::MIN), "nothing was called");
     // The record was called, but the transaction with its reservation was aborted.
-    window.slot_mut(1).stage = SlotStage::Stops("in doubt".to_owned());
+    window.slot_mut(1).stage = SlotStage::MustStopTask("in doubt".to_owned());
     end(&mut window, false);
     assert_eq!(grants::shortened_end(&window, &committed), Some(2));
     let policy = Policy {
@@ -306,7 +306,7 @@ fn record_that_kafka_refuses_is_found_among_many() {
     assert!(!window.may_settle(other), "the refused record is settled alone");
     assert!(window.on_refused("too large"));
     end(&mut window, false);
-    assert!(matches!(window.slot(at).stage, SlotStage::Stops(_)));
+    assert!(matches!(window.slot(at).stage, SlotStage::MustStopTask(_)));
     assert!(window.may_settle(other), "the search is over");
     settle(&mut window, &[6, 7]);
     assert_eq!(after_commit(&window), (5, 40, vec![(6, 8)]));
@@ -353,7 +353,7 @@ pub(in crate::engine::calling) fn handled(window: &mut Window, offset: i64) {
         payload: Payload::Handler(Arc::new(work)),
         journal: Arc::default(),
         reported_steps: None,
-        evaluation: Decision::of_call(crate::dedup::Action::Forward, Reason::First).into(),
+        evaluation: Decision::by_call_rule(crate::dedup::Action::Forward, Reason::First).into(),
         kept: Kept::default(),
         last_response: None,
         is_written: false,
@@ -373,7 +373,7 @@ fn called(window: &mut Window, offset: i64) -> &mut CalledRecord {
 
 #[test]
 fn handler_continues_once_its_steps_are_committed() {
-    let step = OwnedStep { name: "charge".to_owned(), how: crate::effect::provider::OwnedStepState::Begun };
+    let step = OwnedStep { name: "charge".to_owned(), state: crate::effect::provider::OwnedStepState::Begun };
     let mut window = window(&[], 0..1);
     handled(&mut window, 0);
     called(&mut window, 0).reported_steps = Some(ReportedSteps { steps: vec![step.clone()], written_ms: None });
@@ -429,11 +429,11 @@ fn command_sees_open_identities_and_records_not_yet_judged() {
     assert!(!window.is_open(&[1]));
     assert_eq!(window.stream_time(), 30, "stream time after all records that were read");
     // The task stops before a record, and a command settles that record.
-    let stops = |window: &mut Window| window.slot_mut(0).stage = SlotStage::Stops("in doubt".to_owned());
+    let stops = |window: &mut Window| window.slot_mut(0).stage = SlotStage::MustStopTask("in doubt".to_owned());
     stops(&mut window);
     assert!(!window.is_open(&[1]) && !window.will_judge(0));
     window.judge_again(&[2]);
-    assert!(matches!(window.slot(0).stage, SlotStage::Stops(_)), "the record has another identity");
+    assert!(matches!(window.slot(0).stage, SlotStage::MustStopTask(_)), "the record has another identity");
     window.needs_processing = false;
     window.judge_again(&[1]);
     assert!(matches!(window.slot(0).stage, SlotStage::Unjudged) && window.needs_processing);

@@ -21,7 +21,7 @@ impl Portion {
     pub fn is_due_in(self, window: &Window, committed: &Position) -> bool {
         let shortens_grant = || self == Self::Releases && grants::shortened_end(window, committed).is_some();
         // Records that a former owner has settled leave the window without a transaction.
-        let has_advanced = window.next() > committed.next;
+        let has_advanced = window.settled_end() > committed.next;
         self.has_due_slot(window) || has_advanced || shortens_grant()
     }
 

@@ -1,6 +1,6 @@
 //! Writes reservations, adds the outcomes of handlers' steps to them, and releases them.
 //!
-//! A **reservation** ([`UnderWay`]) is stored with an identity, and says that the call of one of its records may have
+//! A **reservation** ([`Reservation`]) is stored with an identity, and says that the call of one of its records may have
 //! been sent. It holds the **journal** of a handler: the outcomes of its steps. Where the provider honours no keys, a
 //! **mark** at the end of the journal announces a step before it begins.
 //!
@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 use crate::effect::provider::{Payload, is_open};
 use crate::engine::calling::window::{CalledRecord, Slot, SlotStage};
 use crate::engine::failure::Failure;
-use crate::format::{EntryRef, How, Journal, JournalWriter, Place, Remembered, ResultRef, Settled, UnderWay};
+use crate::format::{EntryRef, How, Journal, JournalWriter, Place, Remembered, Reservation, ResultRef, Settled};
 use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
 
@@ -41,7 +41,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
     ) -> Result<(), Failure> {
         let former = self.remembered(key)?;
         let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
-        let is_reserved = former.is_some_and(|former| former.under_way.is_some());
+        let is_reserved = former.is_some_and(|former| former.reservation.is_some());
         match called.call.first_attempt_at_ms().filter(|_| !is_reserved) {
             Some(first_attempt_at_ms) => {
                 let journal = Arc::clone(&called.journal);
@@ -63,14 +63,14 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         let former = self.remembered(key)?;
         let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
         let place = self.place_of(record);
-        let (mut settled, mut under_way) = (None, None);
+        let (mut settled, mut former_reservation) = (None, None);
         if let Some(former) = former {
-            (settled, under_way) = (former.settled, former.under_way);
+            (settled, former_reservation) = (former.settled, former.reservation);
         }
         // A handler that continues another record's work has taken over that record's journal.
-        let is_other = |other: &UnderWay<'_>| other.place != place && called.journal.is_empty();
-        if let Some(other) = under_way.filter(is_other) {
-            let UnderWay { entry, place, first_attempt_at_ms, fingerprint, journal, .. } = other;
+        let is_other = |other: &Reservation<'_>| other.place != place && called.journal.is_empty();
+        if let Some(other) = former_reservation.filter(is_other) {
+            let Reservation { entry, place, first_attempt_at_ms, fingerprint, journal, .. } = other;
             let (how, result) = match journal.is_empty() {
                 true => (How::GivenUp { first_attempt_at_ms }, None),
                 // A new attempt would repeat steps that were done long ago.
@@ -81,7 +81,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         }
         let first_attempt_at_ms = first_attempt_at_ms.or(called.call.first_attempt_at_ms()).unwrap_or(self.now.wall_ms);
         let entry = called.kept.entry.clone().expect("a record that calls has an entry");
-        let reservation = UnderWay {
+        let reservation = Reservation {
             entry: EntryRef::decode(&entry).expect("just written"),
             place,
             first_attempt_at_ms,
@@ -95,7 +95,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         };
         let settled = settled.filter(|_| !sabotage::is_on(Sabotage::ReservationOverSettlement));
         if !sabotage::is_on(Sabotage::ReservationNotWritten) {
-            self.put_remembered(key, Remembered { settled, under_way: Some(reservation) });
+            self.put_remembered(key, Remembered { settled, reservation: Some(reservation) });
         }
         // The entry names its scope by number, so the scope is written with it.
         called.kept.start(&mut self.outlet.share.position.progress);
@@ -104,7 +104,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
 
     /// Reports a handler's work that stays unfinished: some of its steps are done, but a newer `record` replaces that
     /// of the `other` reservation. Other calls are not reported.
-    pub(super) fn report_overtaken(&mut self, record: &Record<'_>, other: &UnderWay<'_>) {
+    pub(super) fn report_overtaken(&mut self, record: &Record<'_>, other: &Reservation<'_>) {
         if !other.journal.is_empty() {
             self.outlet.added.settled.in_doubt += 1;
             let (offset, newer, steps) = (other.place.offset, record.offset, other.journal.len());
@@ -128,9 +128,12 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         self.put_reservation(record, key, called, (None, journal.as_journal()))?;
         let written = self.remembered(key)?.unwrap_or_default();
         let written = Remembered::decode(&written).expect("just written");
-        let under_way =
-            written.under_way.map(|under_way| UnderWay { was_sent: false, may_have_acted: false, ..under_way });
-        self.put_remembered(key, Remembered { under_way, ..written });
+        let reservation = written.reservation.map(|reservation| Reservation {
+            was_sent: false,
+            may_have_acted: false,
+            ..reservation
+        });
+        self.put_remembered(key, Remembered { reservation, ..written });
         Ok(true)
     }
 
@@ -156,9 +159,9 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
     /// Removes the reservation of the record at this place, since no attempt has acted. All other state is preserved.
     pub(super) fn forget_reservation(&mut self, key: &[u8], former: Option<Remembered<'_>>, place: Place) {
         let Some(former) = former else { return };
-        let under_way = former.under_way.filter(|reservation| reservation.place != place);
-        if under_way != former.under_way {
-            self.put_remembered(key, Remembered { under_way, ..former });
+        let reservation = former.reservation.filter(|reservation| reservation.place != place);
+        if reservation != former.reservation {
+            self.put_remembered(key, Remembered { reservation, ..former });
         }
     }
 

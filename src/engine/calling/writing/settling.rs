@@ -11,7 +11,7 @@ use crate::effect::call::{Outcome, RememberedOutcome};
 use crate::engine::calling::results::result_of;
 use crate::engine::calling::window::{CalledRecord, LastResponse};
 use crate::engine::failure::Failure;
-use crate::format::{EntryRef, How, REASON_BYTES_MAX, Remembered, ResultRef, Settled, UnderWay};
+use crate::format::{EntryRef, How, REASON_BYTES_MAX, Remembered, Reservation, ResultRef, Settled};
 use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
 use crate::words::{agreeing, counted};
@@ -119,8 +119,9 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         match how {
             _ if stays_reserved => {}
             Some(how) => {
-                let is_other = |other: &UnderWay<'_>| other.place != self.place_of(record) && called.journal.is_empty();
-                if let Some(other) = former.and_then(|former| former.under_way).filter(is_other) {
+                let is_other =
+                    |other: &Reservation<'_>| other.place != self.place_of(record) && called.journal.is_empty();
+                if let Some(other) = former.and_then(|former| former.reservation).filter(is_other) {
                     self.report_overtaken(record, &other);
                 }
                 let place = Some(self.place_of(record));
@@ -128,7 +129,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
                 let result = if how == How::Done { result_of(called) } else { Some(ResultRef::Reason(message)) };
                 self.put_remembered(
                     key,
-                    Remembered { settled: Some(Settled { entry, how, place, fingerprint, result }), under_way: None },
+                    Remembered { settled: Some(Settled { entry, how, place, fingerprint, result }), reservation: None },
                 );
                 self.note_progress(record, &called.kept);
             }
@@ -166,7 +167,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
 /// How a call with this outcome is remembered; `None` if it is forgotten, so that the identity's last settlement
 /// remains.
 fn settlement_kind(called: &CalledRecord, outcome: Outcome) -> Option<How> {
-    match (called.call.kept(outcome), outcome) {
+    match (called.call.remembered_outcome(outcome), outcome) {
         (RememberedOutcome::Done, _) => Some(How::Done),
         (RememberedOutcome::Failed, Outcome::Conflict) => Some(How::Conflict),
         (RememberedOutcome::Failed, Outcome::InDoubt) => Some(How::InDoubt),

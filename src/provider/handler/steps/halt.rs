@@ -19,7 +19,7 @@ pub(super) enum Halt {
     /// The provider may not honour the step's key long enough any more.
     TooLate,
     /// Only a different program could continue: the task stops before the record.
-    Stops(String),
+    MustStopTask(String),
 }
 
 impl Steps {
@@ -33,13 +33,13 @@ impl Steps {
                 return self.halt(Halt::InDoubt(message));
             }
             Kind::Rejected => {
-                self.progress.set_acting(false);
+                self.progress.set_may_have_acted(false);
                 let text = error.to_string();
-                let how = OwnedStepState::Rejected(text[..text.floor_char_boundary(REASON_BYTES_MAX)].to_owned());
-                self.pending.push(OwnedStep { name: name.to_owned(), how });
+                let state = OwnedStepState::Rejected(text[..text.floor_char_boundary(REASON_BYTES_MAX)].to_owned());
+                self.pending.push(OwnedStep { name: name.to_owned(), state });
                 return error;
             }
-            Kind::Again => self.progress.set_acting(false),
+            Kind::Again => self.progress.set_may_have_acted(false),
             Kind::Unknown => {}
         }
         self.halt(Halt::Failed(error))
@@ -67,7 +67,7 @@ impl Halt {
     pub(super) fn error(&self) -> StepError {
         match self {
             Self::Failed(error) => error.clone(),
-            Self::InDoubt(message) | Self::HalfDone(message) | Self::Stops(message) => {
+            Self::InDoubt(message) | Self::HalfDone(message) | Self::MustStopTask(message) => {
                 StepError::unknown(message.clone())
             }
             Self::TooLate => StepError::again("the window of the step's key has passed"),

@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use super::super::journal::REJECTED;
+use super::super::journal::REJECTION_MARK;
 use super::super::{Key, StepError, Transaction};
 use super::halt::Halt;
 use super::{Steps, name_mistake};
@@ -56,7 +56,7 @@ impl Steps {
         // The name is checked now, rather than once the record is rejected and half of its work is undone.
         let is_taken = self.compensations.iter().any(|(other, _)| other == name);
         if let Some(message) = name_mistake(name, is_taken, "compensations") {
-            self.halt(Halt::Stops(message));
+            self.halt(Halt::MustStopTask(message));
         }
         self.compensations.push((name.to_owned(), compensation));
     }
@@ -68,13 +68,13 @@ impl Steps {
         let reason = reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned();
         if self.replay.is_at_rejection() {
             // An earlier attempt has rejected the record here: its compensations continue.
-            self.replay.begin(REJECTED);
+            self.replay.begin(REJECTION_MARK);
         } else if !self.replay.is_at_end() {
             // An earlier attempt has recorded another step here, instead of a rejection.
-            return Err(Halt::Stops(self.replay.difference_message()));
+            return Err(Halt::MustStopTask(self.replay.difference_message()));
         } else {
             // If the last recorded step was refused, each attempt since has ended at that refusal, and has not acted.
-            let was_refused = self.replay.ends_with_refusal();
+            let was_refused = self.replay.ends_with_rejection();
             self.commit().await.map_err(|error| self.halted().unwrap_or(Halt::Failed(error)))?;
             if self.request.may_have_acted && !was_refused {
                 return Ok((reason, false));
@@ -82,8 +82,8 @@ impl Steps {
             // The rejection is recorded as an entry of its own, unless there is nothing to undo and nothing recorded.
             let is_recorded = !self.replay.is_empty() || !self.compensations.is_empty();
             if is_recorded && !sabotage::is_on(Sabotage::RefusalNotMarked) {
-                let how = OwnedStepState::Rejected(reason.clone());
-                self.pending.push(OwnedStep { name: REJECTED.to_owned(), how });
+                let state = OwnedStepState::Rejected(reason.clone());
+                self.pending.push(OwnedStep { name: REJECTION_MARK.to_owned(), state });
             }
         }
         if sabotage::is_on(Sabotage::UndoneInOrder) {
@@ -103,7 +103,7 @@ impl Steps {
         }
         match self.commit().await {
             Ok(()) if self.replay.is_at_end() => Ok((reason, true)),
-            Ok(()) => Err(Halt::Stops(self.replay.difference_message())),
+            Ok(()) => Err(Halt::MustStopTask(self.replay.difference_message())),
             Err(error) => Err(self.halted().unwrap_or(Halt::Failed(error))),
         }
     }

@@ -11,7 +11,7 @@ fn second_compensation_of_a_name_stops_the_task_at_once() {
         steps.compensate("refund", async |_| Ok(()));
         steps.call("ship", async |_| -> Result<(), StepError> { panic!("it must not begin") }).await
     });
-    let EngineEvent::Stops(reason) = engine.attempt() else {
+    let EngineEvent::MustStopTask(reason) = engine.attempt() else {
         panic!("the task does not stop although two compensations have the same name")
     };
     assert!(reason.contains("there are two compensations named `refund`"), "{reason}");

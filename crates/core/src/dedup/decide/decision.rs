@@ -140,7 +140,7 @@ impl Decision {
     pub const REPLAYED: Decision = Decision::dropped(Verdict::Duplicate, Reason::Replayed);
 
     /// The decision on a record because of its call's outcome.
-    pub fn of_call(action: Action, reason: Reason) -> Self {
+    pub fn by_call_rule(action: Action, reason: Reason) -> Self {
         Self::by_action(action, Verdict::Invalid, reason)
     }
 

@@ -12,7 +12,7 @@ use super::*;
 fn calls() -> Calls {
     Calls {
         beyond: vec![(302, 303), (303, 310), (5_000_000_000, 5_000_000_001)],
-        called: vec![Called { to: 1_000, since_ms: 1_700_000_000_000 }, Called { to: 1_001, since_ms: -1 }],
+        grants: vec![Grant { to: 1_000, since_ms: 1_700_000_000_000 }, Grant { to: 1_001, since_ms: -1 }],
         control: Some(Control { topic_id: [5; 16], next: 70_000 }),
     }
 }
@@ -39,7 +39,7 @@ fn calls_are_written_as_the_table_says() {
             Calls { beyond: calls().beyond, ..Calls::default() },
             ["03 fb5c02 fb5e02 fb5e02 fb6c02 fd00e40b5402000000 fd02e40b5402000000", "00", "00"],
         ),
-        (Calls { called: calls().called, ..Calls::default() }, ["00", "02 fbd007 fd00d0ca9f17030000 fbd207 01", "00"]),
+        (Calls { grants: calls().grants, ..Calls::default() }, ["00", "02 fbd007 fd00d0ca9f17030000 fbd207 01", "00"]),
         (
             Calls { control: calls().control, ..Calls::default() },
             ["00", "00", "01 05050505050505050505050505050505 fce0220200"],
@@ -97,15 +97,15 @@ fn what_ends_early_or_goes_on_is_damaged() {
 
 #[test]
 fn what_is_not_in_order_is_damaged() {
-    let called = |ends: &[i64]| ends.iter().map(|&to| Called { to, since_ms: 0 }).collect();
+    let grants = |ends: &[i64]| ends.iter().map(|&to| Grant { to, since_ms: 0 }).collect();
     let beyond = |beyond: &[(i64, i64)]| Calls { beyond: beyond.to_vec(), ..Calls::default() };
     let cases = [
         (beyond(&[(5, 5)]), "its ranges are not in order"),
         (beyond(&[(6, 5)]), "its ranges are not in order"),
         (beyond(&[(5, 8), (7, 9)]), "its ranges are not in order"),
         (beyond(&[(7, 9), (5, 6)]), "its ranges are not in order"),
-        (Calls { called: called(&[5, 5]), ..Calls::default() }, "its grants are not in order"),
-        (Calls { called: called(&[5, 4]), ..Calls::default() }, "its grants are not in order"),
+        (Calls { grants: grants(&[5, 5]), ..Calls::default() }, "its grants are not in order"),
+        (Calls { grants: grants(&[5, 4]), ..Calls::default() }, "its grants are not in order"),
     ];
     for (calls, reason) in cases {
         let bytes = encode_struct(POSITION_FORMAT_CALLS, (position(), &calls));
@@ -125,8 +125,8 @@ fn readability_is_known_before_writing() {
     for count in [0, 1, 1_024, 10_000, 30_000, 60_000, 70_000] {
         for apart in [2, 1 << 40] {
             let beyond = (0..count).map(|i| (i * apart, i * apart + 1)).collect();
-            let called = (1..=count).map(|to| Called { to, since_ms: 0 }).collect();
-            for calls in [Calls { beyond, ..calls() }, Calls { called, ..calls() }] {
+            let grants = (1..=count).map(|to| Grant { to, since_ms: 0 }).collect();
+            for calls in [Calls { beyond, ..calls() }, Calls { grants, ..calls() }] {
                 let bytes = position().encode_with(&calls);
                 let read = PositionRecord::decode_with_calls(&bytes);
                 assert_eq!(PositionRecord::is_readable(&bytes), read.is_ok(), "{count}");
@@ -137,8 +137,8 @@ fn readability_is_known_before_writing() {
     }
     assert!(unreadable > 0, "there is a bound");
     // Not even decoded, since it is short: the most that there can be, of the shortest.
-    let called = (0..60).map(|to| Called { to, since_ms: 0 }).chain((60..8_000).map(|to| Called { to, since_ms: 1 }));
-    let bytes = position().encode_with(&Calls { called: called.collect(), ..Calls::default() });
+    let grants = (0..60).map(|to| Grant { to, since_ms: 0 }).chain((60..8_000).map(|to| Grant { to, since_ms: 1 }));
+    let bytes = position().encode_with(&Calls { grants: grants.collect(), ..Calls::default() });
     assert!(bytes.len() < SURELY_READABLE_BYTES, "{}", bytes.len());
     PositionRecord::decode_with_calls(&bytes).unwrap();
 }
@@ -153,7 +153,7 @@ proptest! {
         let offsets: Vec<i64> = offsets.into_iter().collect();
         let calls = Calls {
             beyond: offsets.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect(),
-            called: ends.into_iter().map(|(to, since_ms)| Called { to, since_ms }).collect(),
+            grants: ends.into_iter().map(|(to, since_ms)| Grant { to, since_ms }).collect(),
             control: control.map(|(topic_id, next)| Control { topic_id, next }),
         };
         let bytes = position().encode_with(&calls);

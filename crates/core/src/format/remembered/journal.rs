@@ -38,12 +38,12 @@ pub struct Step<'a> {
     /// Its name, of at most [`STEP_NAME_BYTES_MAX`] bytes.
     pub name: &'a str,
     /// How far it is.
-    pub how: StepHow<'a>,
+    pub state: StepState<'a>,
 }
 
 /// How far a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StepHow<'a> {
+pub enum StepState<'a> {
     /// It may have acted; its outcome, if known, is in another step of this name.
     Begun,
     /// It is done, with this result, in at most [`RESULT_BYTES_MAX`] bytes.
@@ -52,7 +52,7 @@ pub enum StepHow<'a> {
     Rejected(&'a str),
 }
 
-impl<'a> StepHow<'a> {
+impl<'a> StepState<'a> {
     fn bytes(self) -> Option<&'a [u8]> {
         match self {
             Self::Begun => None,
@@ -137,20 +137,20 @@ impl JournalWriter {
     /// Adds a step. `false` if its name, its result or the journal would be too long: nothing is added then.
     #[must_use]
     pub fn push(&mut self, step: Step<'_>) -> bool {
-        let Step { name, how } = step;
-        let came = how.bytes();
+        let Step { name, state } = step;
+        let came = state.bytes();
         let bytes = 1 + name.len() + 1 + came.map_or(0, |came| 4 + came.len());
         let fits = name.len() <= STEP_NAME_BYTES_MAX
-            && came.is_none_or(|came| came.len() <= how.bytes_max())
+            && came.is_none_or(|came| came.len() <= state.bytes_max())
             && COUNT_BYTES + self.steps.len() + bytes <= JOURNAL_BYTES_MAX;
         let Some(count) = self.count.checked_add(1).filter(|_| fits) else { return false };
         self.count = count;
         self.steps.push(name.len() as u8);
         self.steps.extend_from_slice(name.as_bytes());
-        self.steps.push(match how {
-            StepHow::Begun => HOW_BEGUN,
-            StepHow::Done(_) => HOW_DONE,
-            StepHow::Rejected(_) => HOW_REJECTED,
+        self.steps.push(match state {
+            StepState::Begun => HOW_BEGUN,
+            StepState::Done(_) => HOW_DONE,
+            StepState::Rejected(_) => HOW_REJECTED,
         });
         if let Some(came) = came {
             self.steps.extend_from_slice(&(came.len() as u32).to_be_bytes());
@@ -164,21 +164,21 @@ fn take_step<'a>(rest: &mut &'a [u8]) -> Result<Step<'a>, Error> {
     let [length] = array(rest)?;
     let name = bounded(rest, length.into(), STEP_NAME_BYTES_MAX)?;
     let name = str::from_utf8(name).map_err(|_| damaged("a step's name is not UTF-8"))?;
-    let [how] = array(rest)?;
+    let [state] = array(rest)?;
     let mut came = |most: usize| {
         let length = u32::from_be_bytes(array(rest)?) as usize;
         bounded(rest, length, most)
     };
-    let how = match how {
-        HOW_BEGUN => StepHow::Begun,
-        HOW_DONE => StepHow::Done(came(RESULT_BYTES_MAX)?),
+    let state = match state {
+        HOW_BEGUN => StepState::Begun,
+        HOW_DONE => StepState::Done(came(RESULT_BYTES_MAX)?),
         HOW_REJECTED => {
             let reason = str::from_utf8(came(REASON_BYTES_MAX)?);
-            StepHow::Rejected(reason.map_err(|_| damaged("a step's reason is not UTF-8"))?)
+            StepState::Rejected(reason.map_err(|_| damaged("a step's reason is not UTF-8"))?)
         }
         _ => return Err(damaged("a step has come to something unknown")),
     };
-    Ok(Step { name, how })
+    Ok(Step { name, state })
 }
 
 #[cfg(test)]
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     fn done<'a>(name: &'a str, result: &'a [u8]) -> Step<'a> {
-        Step { name, how: StepHow::Done(result) }
+        Step { name, state: StepState::Done(result) }
     }
 
     fn encoded(journal: Journal<'_>) -> Vec<u8> {
@@ -199,8 +199,8 @@ mod tests {
 
     #[test]
     fn journal_is_read_in_order_and_goes_on() {
-        let (charge, mail) = (done("charge", b"ch_1"), Step { name: "mail", how: StepHow::Begun });
-        let refused = Step { name: "mail", how: StepHow::Rejected("no such address") };
+        let (charge, mail) = (done("charge", b"ch_1"), Step { name: "mail", state: StepState::Begun });
+        let refused = Step { name: "mail", state: StepState::Rejected("no such address") };
         let mut writer = JournalWriter::default();
         assert!(writer.push(charge) && writer.push(mail) && writer.push(refused));
         let bytes = encoded(writer.as_journal());
@@ -220,9 +220,9 @@ mod tests {
         let longest = done(&name, &result[1..]);
         let reason = "r".repeat(REASON_BYTES_MAX + 1);
         let mut journal = JournalWriter::default();
-        assert!(!journal.push(Step { name: &format!("{name}n"), how: StepHow::Begun }));
+        assert!(!journal.push(Step { name: &format!("{name}n"), state: StepState::Begun }));
         assert!(!journal.push(done("", &result)));
-        assert!(!journal.push(Step { name: "", how: StepHow::Rejected(&reason) }));
+        assert!(!journal.push(Step { name: "", state: StepState::Rejected(&reason) }));
         assert!(journal.as_journal().is_empty());
         while journal.push(longest) {}
         let before = journal.clone();
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn steps_are_at_most_as_many_as_can_be_counted() {
-        let (mut journal, step) = (JournalWriter::default(), Step { name: "", how: StepHow::Begun });
+        let (mut journal, step) = (JournalWriter::default(), Step { name: "", state: StepState::Begun });
         (0..u16::MAX).for_each(|_| assert!(journal.push(step)));
         assert!(!journal.push(step));
         assert_eq!(Journal::decode(&mut &encoded(journal.as_journal())[..]), Ok(journal.as_journal()));

@@ -30,8 +30,8 @@ fn settled() -> Settled<'static> {
     }
 }
 
-fn under_way(journal: Journal<'_>) -> UnderWay<'_> {
-    UnderWay {
+fn under_way(journal: Journal<'_>) -> Reservation<'_> {
+    Reservation {
         entry: entry(Some(&[0x81, 9])),
         place: Place { topic_id: [5; 16], offset: 78 },
         first_attempt_at_ms: 259,
@@ -45,9 +45,9 @@ fn under_way(journal: Journal<'_>) -> UnderWay<'_> {
 
 fn journal() -> JournalWriter {
     let mut journal = JournalWriter::default();
-    assert!(journal.push(Step { name: "charge", how: StepHow::Done(b"ch_1") }));
-    assert!(journal.push(Step { name: "mail", how: StepHow::Begun }));
-    assert!(journal.push(Step { name: "mail", how: StepHow::Rejected("no") }));
+    assert!(journal.push(Step { name: "charge", state: StepState::Done(b"ch_1") }));
+    assert!(journal.push(Step { name: "mail", state: StepState::Begun }));
+    assert!(journal.push(Step { name: "mail", state: StepState::Rejected("no") }));
     journal
 }
 
@@ -58,7 +58,7 @@ fn encoded(remembered: Remembered<'_>) -> Vec<u8> {
 }
 
 fn of(settled: Settled<'_>) -> Vec<u8> {
-    encoded(Remembered { settled: Some(settled), under_way: None })
+    encoded(Remembered { settled: Some(settled), reservation: None })
 }
 
 fn damaged(bytes: &[u8]) -> String {
@@ -134,7 +134,7 @@ fn what_is_settled_is_written_as_the_table_says() {
         ];
         let bytes = of(settled);
         assert_eq!(hex(&bytes), "0201".to_owned() + &written("settled", &fields));
-        assert_eq!(Remembered::decode(&bytes), Ok(Remembered { settled: Some(settled), under_way: None }));
+        assert_eq!(Remembered::decode(&bytes), Ok(Remembered { settled: Some(settled), reservation: None }));
     }
 }
 
@@ -147,11 +147,11 @@ fn what_is_under_way_is_written_as_the_table_says() {
     let fingerprint = &("01".to_owned() + &"07".repeat(20));
     let cases = [
         (whole, ["03", fingerprint, steps]),
-        (UnderWay { was_sent: false, fingerprint: None, ..whole }, ["01", "00", steps]),
-        (UnderWay { may_have_acted: false, journal: Journal::default(), ..whole }, ["02", fingerprint, "0000"]),
-        (UnderWay { may_have_acted: false, was_sent: false, ..whole }, ["00", fingerprint, steps]),
+        (Reservation { was_sent: false, fingerprint: None, ..whole }, ["01", "00", steps]),
+        (Reservation { may_have_acted: false, journal: Journal::default(), ..whole }, ["02", fingerprint, "0000"]),
+        (Reservation { may_have_acted: false, was_sent: false, ..whole }, ["00", fingerprint, steps]),
     ];
-    for (under_way, [flags, fingerprint, journal]) in cases {
+    for (reservation, [flags, fingerprint, journal]) in cases {
         let fields = [
             ("entry", ENTRY_9),
             ("place", "0505050505050505 0505050505050505 000000000000004e"),
@@ -162,7 +162,7 @@ fn what_is_under_way_is_written_as_the_table_says() {
             ("journal", journal),
         ];
         let second = written("under way", &fields);
-        let remembered = Remembered { settled: None, under_way: Some(under_way) };
+        let remembered = Remembered { settled: None, reservation: Some(reservation) };
         assert_eq!(hex(&encoded(remembered)), format!("0202{second}"));
         assert_eq!(Remembered::decode(&encoded(remembered)), Ok(remembered));
         // Beside what is settled, which comes first.
@@ -178,12 +178,12 @@ fn entry_of_format_1_is_settled_and_done() {
     let mut old = Vec::new();
     entry(Some(&[0x81, 7])).encode(&mut old);
     let remembered = Remembered::decode(&old).unwrap();
-    assert_eq!(remembered, Remembered { settled: Some(Settled::done(entry(Some(&[0x81, 7])))), under_way: None });
+    assert_eq!(remembered, Remembered { settled: Some(Settled::done(entry(Some(&[0x81, 7])))), reservation: None });
     let Settled { how, place, fingerprint, result, .. } = remembered.settled.unwrap();
     assert_eq!((how, place, fingerprint, result), (How::Done, None, None, None));
     assert_eq!(encoded(remembered), old, "what says no more is written as ever");
     // Once something is under way beside it, it is still what it was.
-    let both = Remembered { under_way: Some(under_way(Journal::default())), ..remembered };
+    let both = Remembered { reservation: Some(under_way(Journal::default())), ..remembered };
     assert_eq!(Remembered::decode(&encoded(both)), Ok(both));
     assert_eq!(encoded(both)[0], ENTRY_FORMAT_CALLS);
 }
@@ -200,8 +200,8 @@ fn formats_that_are_not_known_are_refused_by_name() {
 #[test]
 fn what_ends_early_or_goes_on_is_damaged() {
     let journal = journal();
-    let both = Remembered { settled: Some(settled()), under_way: Some(under_way(journal.as_journal())) };
-    for remembered in [both, Remembered { settled: None, ..both }, Remembered { under_way: None, ..both }] {
+    let both = Remembered { settled: Some(settled()), reservation: Some(under_way(journal.as_journal())) };
+    for remembered in [both, Remembered { settled: None, ..both }, Remembered { reservation: None, ..both }] {
         let mut bytes = encoded(remembered);
         assert_eq!(damaged(&[]), "it is empty");
         for end in 1..bytes.len() {
@@ -215,7 +215,7 @@ fn what_ends_early_or_goes_on_is_damaged() {
 #[test]
 fn what_was_never_written_is_damaged() {
     let (done, reserved) =
-        (of(settled()), encoded(Remembered { settled: None, under_way: Some(under_way(journal().as_journal())) }));
+        (of(settled()), encoded(Remembered { settled: None, reservation: Some(under_way(journal().as_journal())) }));
     // The places of the fields, by the tables: the entry takes 20 bytes from the third on.
     let reason = of(Settled { result: Some(ResultRef::Reason("no")), ..settled() });
     let cases = [
@@ -279,7 +279,7 @@ fn longer_reason_is_not_written() {
 #[test]
 #[should_panic(expected = "by a tombstone")]
 fn nothing_is_not_written() {
-    encoded(Remembered { settled: None, under_way: None });
+    encoded(Remembered { settled: None, reservation: None });
 }
 
 fn results() -> impl Strategy<Value = (u8, u16, Vec<u8>, String, [u8; 32], u64)> {
@@ -314,16 +314,16 @@ proptest! {
         };
         let mut journal = JournalWriter::default();
         for (name, result) in &steps {
-            let how = match result {
-                None => StepHow::Begun,
-                Some(result) if result.is_empty() => StepHow::Rejected(name),
-                Some(result) => StepHow::Done(result),
+            let state = match result {
+                None => StepState::Begun,
+                Some(result) if result.is_empty() => StepState::Rejected(name),
+                Some(result) => StepState::Done(result),
             };
-            assert!(journal.push(Step { name, how }));
+            assert!(journal.push(Step { name, state }));
         }
         let entry = entry(version.as_deref());
         let settled = Settled { entry, how, place, fingerprint, result };
-        let under_way = UnderWay {
+        let reservation = Reservation {
             entry,
             place: place.unwrap_or(Place { topic_id: [0; 16], offset: i64::MAX }),
             first_attempt_at_ms,
@@ -335,7 +335,7 @@ proptest! {
         };
         let remembered = Remembered {
             settled: (parts & 1 != 0).then_some(settled),
-            under_way: (parts & 2 != 0).then_some(under_way),
+            reservation: (parts & 2 != 0).then_some(reservation),
         };
         let bytes = encoded(remembered);
         prop_assert_eq!(Remembered::decode(&bytes), Ok(remembered));
@@ -347,14 +347,14 @@ proptest! {
         cut in any::<prop::sample::Index>(),
     ) {
         let journal = journal();
-        let mut bytes = encoded(Remembered { settled: Some(settled()), under_way: Some(under_way(journal.as_journal())) });
+        let mut bytes = encoded(Remembered { settled: Some(settled()), reservation: Some(under_way(journal.as_journal())) });
         for (at, byte) in changes {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
         let _ = Remembered::decode(&bytes[..cut.index(bytes.len())]);
         if let Ok(remembered) = Remembered::decode(&bytes) {
-            remembered.under_way.iter().for_each(|under_way| under_way.journal.steps().for_each(drop));
+            remembered.reservation.iter().for_each(|reservation| reservation.journal.steps().for_each(drop));
             let written = encoded(remembered);
             prop_assert_eq!(Remembered::decode(&written), Ok(remembered));
         }

@@ -133,7 +133,7 @@ impl Search {
             Outcome::Rejected => assert_eq!(world.acts, 0, "rejected, but the provider has acted: {call:?}"),
             Outcome::Conflict | Outcome::InDoubt | Outcome::Unavailable => {}
         }
-        let is_forgotten = call.kept(outcome) == RememberedOutcome::AsBefore;
+        let is_forgotten = call.remembered_outcome(outcome) == RememberedOutcome::AsBefore;
         assert!(!is_forgotten || world.acts == 0, "forgotten, but the provider has acted: {call:?}");
     }
 }
