@@ -135,7 +135,7 @@ impl Where {
 }
 
 fn list(args: &ListArgs) -> Result<(), Failure> {
-    let filter = ListFilter { id_prefix: String::new(), answered: false, max: LISTED_MAX };
+    let filter = ListFilter { id_prefix: String::new(), includes_answered: false, max: LISTED_MAX };
     let mut requests = args.of.ask(async |store| store.list(&filter).await)?;
     if requests.len() == LISTED_MAX {
         say(format_args!("these are {LISTED_MAX}; there may be more\n"));

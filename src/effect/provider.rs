@@ -1,7 +1,7 @@
 //! The interface of a calling sink: a provider, and one lane's access to it.
 //!
 //! A provider neither blocks, nor decides what happens to a call, nor writes a transaction. A lane
-//! [`submit`](Calls::submit)s a request once a transaction permits it, and [`take`](Calls::take)s the outcome;
+//! [`submit`](Calls::submit)s a request once a transaction permits it, and [`take_end`](Calls::take_end)s the outcome;
 //! [`super::call`] decides what happens to the call. The driver guarantees:
 //!
 //! - at most as many requests are in flight as the topology allows, written in the order of their submission
@@ -36,7 +36,7 @@ pub trait Calls: Send {
     fn submit(&mut self, request: Request);
 
     /// Takes the end of the next attempt that has ended, if there is one.
-    fn take(&mut self) -> Option<AttemptEnd>;
+    fn take_end(&mut self) -> Option<AttemptEnd>;
 
     /// Withdraws an attempt. If it returns true, nothing of the attempt was or will be written; otherwise the attempt
     /// ends and is reported as usual.

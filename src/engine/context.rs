@@ -12,7 +12,7 @@ use crate::effect::Sink;
 use crate::effect::gate::Gate;
 use crate::effect::provider::Provider;
 use crate::observe::{Health, Metrics};
-use crate::state::{Memory, Registry, StateDir};
+use crate::state::{Memory, Registry, StateSlot};
 use crate::topology::{self, Topology};
 
 use super::capacity::Capacity;
@@ -41,7 +41,7 @@ pub struct Context {
     /// The room in an isolated task's transaction.
     pub isolated_room: Capacity,
     /// The folder of the stores.
-    pub state_dir: Arc<StateDir>,
+    pub state_slot: Arc<StateSlot>,
     /// The stores' shared memory.
     pub memory: Memory,
     /// The stores that are open in this process.

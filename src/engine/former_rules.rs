@@ -5,12 +5,12 @@ use std::path::Path;
 
 use crate::dedup::Rules;
 use crate::format::OffsetMetadata;
-use crate::state::{StateDir, rules};
+use crate::state::{StateSlot, rules};
 use crate::topology::Topology;
 
 /// Saves the text of the topology's rules, for a later refusal of changed rules. Only that refusal needs the text, so a
 /// failure to write it is merely logged.
-pub fn save(slot: &StateDir, topology: &Topology) {
+pub fn save(slot: &StateSlot, topology: &Topology) {
     let (text, short_digest) = (topology.rules.text(), OffsetMetadata::short_digest(&topology.rules.digest()));
     if let Err(error) = rules::save(slot, &topology.name, &short_digest, &text) {
         tracing::warn!(

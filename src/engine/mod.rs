@@ -40,7 +40,7 @@ use crate::observe::{Health, Metrics};
 use crate::postgres::steps::Database;
 use crate::provider::handler::Function;
 use crate::rendering;
-use crate::state::{Memory, Registry, StateDir, Survey};
+use crate::state::{Memory, Registry, StateSlot, Survey};
 use crate::topology::Topology;
 
 pub mod audit;
@@ -210,7 +210,7 @@ fn budget(config: &Config, topologies: usize) -> Budget {
 struct Shared {
     config: Config,
     budget: Budget,
-    state_dir: Arc<StateDir>,
+    state_slot: Arc<StateSlot>,
     memory: Memory,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
@@ -232,7 +232,7 @@ impl Shared {
             topic_settings: self.config.topics,
             commit,
             isolated_room,
-            state_dir: self.state_dir.clone(),
+            state_slot: self.state_slot.clone(),
             memory: self.memory.clone(),
             registry: Registry::default(),
             metrics: self.metrics.clone(),
@@ -263,7 +263,7 @@ impl Shared {
         is_reported: &mut bool,
     ) -> Result<Context, Unadmitted> {
         let rules_digest = topology.rules.digest();
-        let survey = Survey::of(&self.state_dir, &self.memory);
+        let survey = Survey::of(&self.state_slot, &self.memory);
         let preflight = Preflight::new(cluster, &topology, &rules_digest, &self.config.topics, survey);
         let admitted = preflight_once_reached(&preflight, &topology, &self.config, (&*self.clock, stop), is_reported);
         let admitted = admitted.map_err(|error| {
@@ -277,7 +277,7 @@ impl Shared {
             let may_pass = error.kind == effect::ErrorKind::Transient;
             Unadmitted::Refused { reason: error.message, may_pass }
         })?;
-        former_rules::save(&self.state_dir, &topology);
+        former_rules::save(&self.state_slot, &topology);
         // Only now it is known which client reads and writes records with these brokers.
         let overhead_bytes = cluster.record_overhead_bytes() as u64;
         let topics = Catalog::new(admitted.topics, BTreeMap::new());
@@ -305,15 +305,15 @@ enum Unadmitted {
 /// Runs topologies on a cluster.
 pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     let Options { config, topologies, handlers, until_drained, stop, metrics, health } = options;
-    let state_dir = Arc::new(StateDir::lock(&config.state_dir)?);
-    tracing::info!(folder = %state_dir.path().display(), "stores are kept here");
+    let state_slot = Arc::new(StateSlot::lock(&config.state_dir)?);
+    tracing::info!(folder = %state_slot.path().display(), "stores are kept here");
     let budget = budget(&config, topologies.len());
     let memory = Memory::new(budget.stores_bytes);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     if let Some(contact) = cluster.contact() {
         silence::watch(&contact, &clock, &metrics, &health);
     }
-    let shared = Shared { config, budget, state_dir, memory, clock, metrics, health };
+    let shared = Shared { config, budget, state_slot, memory, clock, metrics, health };
     // This is done first, so that readiness waits for every topology.
     for topology in &topologies {
         let lanes = 0..shared.config.lanes.max(1);

@@ -125,7 +125,7 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
     let locked_store = task.state.store.take();
     let reason = match setback {
         Setback::Refusal(refusal @ Refusal::OtherRules { found, .. }) => {
-            let root = context.state_dir.path();
+            let root = context.state_slot.path();
             let root = root.parent().unwrap_or(root);
             format!("the rules have changed: {}. {refusal}", changes(root, &context.topology, found))
         }

@@ -143,7 +143,7 @@ impl<C: Cluster> Task<C> {
         Self {
             topics: TaskTopics::of(context, &input, facts),
             phase,
-            state: TaskState::at(context.state_dir.task_dir(&context.topology.name, &input)),
+            state: TaskState::at(context.state_slot.task_dir(&context.topology.name, &input)),
             committed: Position::default(),
             last: LastTransaction::default(),
             destination: TaskDestination::of(context),

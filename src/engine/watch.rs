@@ -151,7 +151,7 @@ fn admit_new<C: Cluster>(cluster: &C, context: &Context, warned: &Arc<Warnings>)
     for gone in context.topics.forget_refused(|topic| names.iter().any(|name| name == topic)) {
         context.health.topic_refused(&context.topology.name, &gone, false);
     }
-    let survey = Survey::of(&context.state_dir, &context.memory);
+    let survey = Survey::of(&context.state_slot, &context.memory);
     let preflight = Preflight::new(cluster, &context.topology, &context.rules_digest, &context.topic_settings, survey);
     let preflight = preflight.after(warned);
     let name = &context.topology.name;

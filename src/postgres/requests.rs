@@ -46,7 +46,7 @@ use super::pipeline::within_timeout;
 use super::quoting::quoted;
 use super::server::{CLOSE_TIMEOUT, Server, check_server, connect};
 use crate::effect::lazy::{Exchange, Lazy};
-use crate::request::{Answer, AnswerBody, Error, Found, Held, Kept, OnInDoubt, Reply, Store, Wanted};
+use crate::request::{Answer, AnswerBody, Error, Found, OnInDoubt, Reply, Reservation, StillHeld, Store, Wanted};
 
 mod settling;
 mod sql;
@@ -102,7 +102,7 @@ impl Requests {
     }
 
     /// The connection for a request's statements, opened if necessary.
-    async fn connection_for(&self, held: &Held) -> Result<Exchange<'_, StoreConnection, Error>, Error> {
+    async fn connection_for(&self, held: &Reservation) -> Result<Exchange<'_, StoreConnection, Error>, Error> {
         self.connection(held.id.0[0].into()).await
     }
 
@@ -198,20 +198,20 @@ impl StoreConnection {
             }
             "in_progress" => Found::InProgress,
             "in_doubt" => Found::InDoubt,
-            "other" => Found::Other,
+            "other" => Found::DifferentRequest,
             other => return Err(unexpected_outcome(other)),
         })
     }
 
-    async fn extend(&self, held: &Held, lease: Duration) -> Result<Kept, Trouble> {
+    async fn extend(&self, held: &Reservation, lease: Duration) -> Result<StillHeld, Trouble> {
         let parameters: [&(dyn ToSql + Sync); 3] = [&&held.id.0[..], &&held.token.0[..], &lease.as_secs_f64()];
         let is_kept = self.client.query_one(&self.extend, &parameters).await?.try_get(0)?;
-        Ok(if is_kept { Kept::Yes } else { Kept::Fenced })
+        Ok(if is_kept { StillHeld::Yes } else { StillHeld::Fenced })
     }
 
     /// Stores a response. Tries again while the service's transaction has locked the row, so that the response is not
     /// lost.
-    async fn complete(&self, held: &Held, answer: &Answer, retention: Duration) -> Result<Kept, Trouble> {
+    async fn complete(&self, held: &Reservation, answer: &Answer, retention: Duration) -> Result<StillHeld, Trouble> {
         let (bytes, is_whole) = (answer.encode(), answer.body != AnswerBody::CutOff);
         let parameters: [&(dyn ToSql + Sync); 5] =
             [&&held.id.0[..], &&held.token.0[..], &bytes, &is_whole, &retention.as_secs_f64()];
@@ -223,8 +223,8 @@ impl StoreConnection {
             }
             let row = self.client.query_one(&self.complete, &parameters).await?;
             return Ok(match row.try_get(0)? {
-                "kept" => Kept::Yes,
-                "fenced" => Kept::Fenced,
+                "kept" => StillHeld::Yes,
+                "fenced" => StillHeld::Fenced,
                 // The row should have been changed: try again.
                 "locked" => continue,
                 other => return Err(unexpected_outcome(other)),
@@ -233,10 +233,10 @@ impl StoreConnection {
         Err(Trouble::transient("the request's row is locked: the service has not committed yet"))
     }
 
-    async fn release(&self, held: &Held) -> Result<Kept, Trouble> {
+    async fn release(&self, held: &Reservation) -> Result<StillHeld, Trouble> {
         let parameters: [&(dyn ToSql + Sync); 2] = [&&held.id.0[..], &&held.token.0[..]];
         let is_released = self.client.query_one(&self.release, &parameters).await?.try_get(0)?;
-        Ok(if is_released { Kept::Yes } else { Kept::Fenced })
+        Ok(if is_released { StillHeld::Yes } else { StillHeld::Fenced })
     }
 
     async fn tidy(&self) -> Result<usize, Trouble> {
@@ -288,7 +288,7 @@ impl Store for Requests {
         })
     }
 
-    fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
+    fn extend(&self, held: Reservation, lease: Duration) -> Reply<'_, StillHeld> {
         Box::pin(async move {
             let connection = self.connection_for(&held).await?;
             let kept = connection.extend(&held, lease).await;
@@ -296,7 +296,7 @@ impl Store for Requests {
         })
     }
 
-    fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
+    fn complete<'a>(&'a self, held: Reservation, answer: &'a Answer, retention: Duration) -> Reply<'a, StillHeld> {
         Box::pin(async move {
             let connection = self.connection_for(&held).await?;
             let kept = connection.complete(&held, answer, retention).await;
@@ -304,7 +304,7 @@ impl Store for Requests {
         })
     }
 
-    fn release(&self, held: Held) -> Reply<'_, Kept> {
+    fn release(&self, held: Reservation) -> Reply<'_, StillHeld> {
         Box::pin(async move {
             let connection = self.connection_for(&held).await?;
             let kept = connection.release(&held).await;

@@ -15,7 +15,7 @@ use crate::effect::provider::{AttemptEnd, Body, CallNumber, Request};
 /// The requests that neither the driver's thread has taken nor the lane has withdrawn. Each is either taken by the
 /// thread, which then sends it, or withdrawn by the lane; never both.
 #[derive(Default)]
-pub(in crate::provider) struct UnwrittenRequests {
+pub(in crate::provider) struct WithdrawableRequests {
     /// The ticket of each call's current request. Each request of a lane has a ticket of its own: a withdrawn request
     /// may still be queued when the next attempt of its call arrives, and both have the same call number.
     tickets: Mutex<HashMap<CallNumber, u64>>,
@@ -23,7 +23,7 @@ pub(in crate::provider) struct UnwrittenRequests {
     taken: AtomicUsize,
 }
 
-impl UnwrittenRequests {
+impl WithdrawableRequests {
     fn tickets(&self) -> MutexGuard<'_, HashMap<CallNumber, u64>> {
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,7 +72,7 @@ enum Stage {
 pub(in crate::provider) struct Job {
     request: Request,
     ticket: u64,
-    unwritten: Arc<UnwrittenRequests>,
+    withdrawable: Arc<WithdrawableRequests>,
     attempt_ends: Sender<AttemptEnd>,
     stage: Stage,
 }
@@ -82,15 +82,15 @@ impl Job {
     pub fn new(
         request: Request,
         ticket: u64,
-        unwritten: &Arc<UnwrittenRequests>,
+        withdrawable: &Arc<WithdrawableRequests>,
         attempt_ends: &Sender<AttemptEnd>,
     ) -> Self {
-        let former = unwritten.tickets().insert(request.number, ticket);
+        let former = withdrawable.tickets().insert(request.number, ticket);
         assert!(former.is_none(), "a call has one attempt at a time");
         Self {
             request,
             ticket,
-            unwritten: Arc::clone(unwritten),
+            withdrawable: Arc::clone(withdrawable),
             attempt_ends: attempt_ends.clone(),
             stage: Stage::Withdrawable,
         }
@@ -104,14 +104,14 @@ impl Job {
     /// Whether it was withdrawn.
     pub fn is_withdrawn(&self) -> bool {
         matches!(self.stage, Stage::Withdrawable)
-            && self.unwritten.tickets().get(&self.request.number) != Some(&self.ticket)
+            && self.withdrawable.tickets().get(&self.request.number) != Some(&self.ticket)
     }
 
     /// Takes the request for the thread, unless the lane has withdrawn it. Returns whether the thread has it: then it
     /// cannot be withdrawn any more.
     pub fn take_from_lane(&mut self) -> bool {
         if matches!(self.stage, Stage::Withdrawable) {
-            let is_taken = self.unwritten.take(self.request.number, self.ticket);
+            let is_taken = self.withdrawable.take(self.request.number, self.ticket);
             self.stage = if is_taken { Stage::Taken } else { Stage::Ended };
         }
         !matches!(self.stage, Stage::Ended)
@@ -140,7 +140,7 @@ impl Job {
     pub fn silence(mut self) {
         if self.take_from_lane() {
             self.stage = Stage::Ended;
-            self.unwritten.end_taken();
+            self.withdrawable.end_taken();
         }
     }
 
@@ -154,7 +154,7 @@ impl Job {
             _ => Duration::ZERO,
         };
         self.stage = Stage::Ended;
-        self.unwritten.end_taken();
+        self.withdrawable.end_taken();
         let Request { number, attempt, .. } = self.request;
         // If the lane is gone, nobody receives this.
         let _ = self.attempt_ends.send(AttemptEnd { number, attempt, outcome, body, message, duration });

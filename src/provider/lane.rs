@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use tokio::sync::{mpsc, oneshot};
 
-use super::job::{Job, UnwrittenRequests};
+use super::job::{Job, WithdrawableRequests};
 use crate::effect::provider::{AttemptEnd, CallNumber, Calls, Request};
 
 /// The main function of a lane's thread: handles the jobs until the thread is stopped, by a message in the second
@@ -23,7 +23,7 @@ static THREADS: AtomicU64 = AtomicU64::new(0);
 /// engine bounds their number.
 pub(in crate::provider) struct Lane {
     thread_main: ThreadMain,
-    unwritten: Arc<UnwrittenRequests>,
+    withdrawable: Arc<WithdrawableRequests>,
     /// The ticket of the last job.
     ticket: u64,
     end_sender: Sender<AttemptEnd>,
@@ -35,14 +35,14 @@ impl Lane {
     /// A lane whose thread runs `thread_main`. The thread is started when it is needed.
     pub fn new(thread_main: ThreadMain) -> Self {
         let (end_sender, end_receiver) = unbounded();
-        Self { thread_main, unwritten: Arc::default(), ticket: 0, end_sender, end_receiver, runner: None }
+        Self { thread_main, withdrawable: Arc::default(), ticket: 0, end_sender, end_receiver, runner: None }
     }
 }
 
 impl Calls for Lane {
     fn submit(&mut self, request: Request) {
         self.ticket += 1;
-        let job = Job::new(request, self.ticket, &self.unwritten, &self.end_sender);
+        let job = Job::new(request, self.ticket, &self.withdrawable, &self.end_sender);
         let job = match &self.runner {
             Some(runner) => match runner.jobs.send(job) {
                 Ok(()) => return,
@@ -58,7 +58,7 @@ impl Calls for Lane {
         }
     }
 
-    fn take(&mut self) -> Option<AttemptEnd> {
+    fn take_end(&mut self) -> Option<AttemptEnd> {
         if let Ok(end) = self.end_receiver.try_recv() {
             return Some(end);
         }
@@ -71,11 +71,11 @@ impl Calls for Lane {
     }
 
     fn withdraw(&mut self, number: CallNumber) -> bool {
-        self.unwritten.withdraw(number)
+        self.withdrawable.withdraw(number)
     }
 
     fn in_flight(&self) -> usize {
-        self.unwritten.in_flight()
+        self.withdrawable.in_flight()
     }
 }
 

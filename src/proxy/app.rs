@@ -86,8 +86,7 @@ impl App {
         // A key belongs to one host, unless the proxy sets the host: then there is one service, whichever host clients
         // name.
         let layer = layer.scope(config.service.clone()).by_host(!config.sets_host);
-        let layer =
-            layer.at_work_max(config.bounds.keyed_requests_max).bodies_bytes_max(config.bounds.bodies_bytes_max);
+        let layer = layer.at_work_max(config.bounds.at_work_max).bodies_bytes_max(config.bounds.bodies_bytes_max);
         let unread_bodies = Arc::new((LogLimit::default(), Instant::now()));
         let routes = config.routes.iter().map(|route| {
             let metrics = metrics.route(route.name());
@@ -108,11 +107,11 @@ impl App {
 
     /// The bounds on requests and their bodies.
     pub fn bounds(&self) -> [Bound; 3] {
-        let Bounds { requests_max, keyed_requests_max, bodies_bytes_max, .. } = self.bounds;
+        let Bounds { requests_max, at_work_max, bodies_bytes_max, .. } = self.bounds;
         let [at_work, bodies] = self.layer.shares();
         [
             Bound::new("requests_max", requests_max, &self.requests, &self.metrics),
-            Bound::new("at_work_max", keyed_requests_max, at_work, &self.metrics),
+            Bound::new("at_work_max", at_work_max, at_work, &self.metrics),
             Bound::new("bodies_bytes_max", bodies_bytes_max, bodies, &self.metrics),
         ]
     }
@@ -146,8 +145,8 @@ impl App {
             let rate = route.buffers_body(&request).then_some(self.bounds.body_rate_min);
             // Only an upgraded connection holds its place by itself. Any other request may outlive its client, and must
             // not hold the place of a connection that is gone.
-            let guards = upgrade.is_some().then(|| (place, Arc::clone(share)));
-            let context = RequestContext { upgrade, progress: progress.clone(), guards };
+            let upgrade_guards = upgrade.is_some().then(|| (place, Arc::clone(share)));
+            let context = RequestContext { upgrade, progress: progress.clone(), upgrade_guards };
             request.extensions_mut().insert(context);
             let timed = |body| TimedBody::new(body, self.bounds.idle_wait).with_rate_min(rate).reporting_to(&progress);
             // The request's body holds the share too: it may end after the response.

@@ -19,7 +19,7 @@ pub fn fitted(bounds: Bounds) -> Bounds {
     let changes = [
         ("connections_max", bounds.connections_max, fitted.connections_max),
         ("requests_max", bounds.requests_max, fitted.requests_max),
-        ("at_work_max", bounds.keyed_requests_max, fitted.keyed_requests_max),
+        ("at_work_max", bounds.at_work_max, fitted.at_work_max),
     ];
     for (bound, wanted, left) in changes.into_iter().filter(|(_, wanted, left)| left < wanted) {
         tracing::warn!(
@@ -47,7 +47,7 @@ fn allowed() -> Option<usize> {
 
 /// Reduces all bounds in proportion.
 fn fit(bounds: Bounds, allowed: usize) -> Bounds {
-    let wanted = bounds.connections_max + bounds.requests_max + bounds.keyed_requests_max;
+    let wanted = bounds.connections_max + bounds.requests_max + bounds.at_work_max;
     let available = allowed.saturating_sub(OTHERS).max(allowed / 4);
     if wanted <= available {
         return bounds;
@@ -56,7 +56,7 @@ fn fit(bounds: Bounds, allowed: usize) -> Bounds {
     Bounds {
         connections_max: in_proportion(bounds.connections_max),
         requests_max: in_proportion(bounds.requests_max),
-        keyed_requests_max: in_proportion(bounds.keyed_requests_max),
+        at_work_max: in_proportion(bounds.at_work_max),
         ..bounds
     }
 }
@@ -67,11 +67,11 @@ mod tests {
 
     use super::*;
 
-    fn bounds([connections_max, requests_max, keyed_requests_max]: [usize; 3]) -> Bounds {
+    fn bounds([connections_max, requests_max, at_work_max]: [usize; 3]) -> Bounds {
         Bounds {
             connections_max,
             requests_max,
-            keyed_requests_max,
+            at_work_max,
             bodies_bytes_max: 1,
             head_bytes_max: 1,
             body_rate_min: 1,
@@ -85,7 +85,7 @@ mod tests {
     fn bounds_fit_into_the_limit_of_open_files() {
         let reduced = |allowed| {
             let reduced = fit(bounds([1_024, 2_048, 1_024]), allowed);
-            [reduced.connections_max, reduced.requests_max, reduced.keyed_requests_max]
+            [reduced.connections_max, reduced.requests_max, reduced.at_work_max]
         };
         assert_eq!(reduced(65_536), [1_024, 2_048, 1_024]);
         assert_eq!(reduced(4_096 + OTHERS), [1_024, 2_048, 1_024]);

@@ -1,7 +1,7 @@
 //! Passes requests on to the service, and its responses back.
 //!
 //! The layer ([`crate::http`]) stands in front of this. A guarded request is one that the layer has reserved under its
-//! key, after reading its whole body; it has [`Held`] among its extensions.
+//! key, after reading its whole body; it has [`Reservation`] among its extensions.
 //!
 //! The service's response is passed on as it arrives. If the service does not respond, the proxy itself answers, and
 //! says whether the request may have been carried out.
@@ -27,7 +27,7 @@ use super::upstream::Upstream;
 use super::{head, problem};
 use crate::http::Body;
 use crate::http::proxying::{LogLimit, Share, is_stream};
-use crate::http::request::Held;
+use crate::http::request::Reservation;
 use crate::observe::RouteMetrics;
 
 /// Hands requests of one route to the service.
@@ -54,7 +54,7 @@ pub struct RequestContext {
     /// How far the request's body was read.
     pub progress: BodyProgress,
     /// The guards of the upgraded connection, if the request asks for an upgrade.
-    pub guards: Option<UpgradeGuards>,
+    pub upgrade_guards: Option<UpgradeGuards>,
 }
 
 /// The guards that an upgraded connection holds while it is open: the place of the connection to the client, and the
@@ -79,7 +79,7 @@ impl Service<Request<Body>> for Forward {
 impl Forward {
     async fn forward_request(self, mut request: Request<Body>) -> Response<Body> {
         // The reservation of a guarded request.
-        let held = request.extensions_mut().remove::<Held>();
+        let held = request.extensions_mut().remove::<Reservation>();
         let is_guarded = held.is_some();
         let context = request.extensions_mut().remove::<RequestContext>();
         let upgrade = context.as_ref().filter(|_| !is_guarded).and_then(|context| context.upgrade.clone());
@@ -117,8 +117,8 @@ impl Forward {
         *response.version_mut() = Version::HTTP_11;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let service = response.extensions_mut().remove::<OnUpgrade>();
-            let guards = context.and_then(|context| context.guards);
-            return switch_protocols(response.headers(), client.zip(service), guards);
+            let upgrade_guards = context.and_then(|context| context.upgrade_guards);
+            return switch_protocols(response.headers(), client.zip(service), upgrade_guards);
         }
         head::rewrite_response(response.headers_mut());
         let is_timed = is_guarded && !is_stream(response.headers());
@@ -136,7 +136,7 @@ impl Forward {
 fn switch_protocols(
     service_headers: &HeaderMap,
     sides: Option<(OnUpgrade, OnUpgrade)>,
-    guards: Option<UpgradeGuards>,
+    upgrade_guards: Option<UpgradeGuards>,
 ) -> Response<Body> {
     let Some((client, service)) = sides else {
         // The client has not asked for an upgrade.
@@ -152,7 +152,7 @@ fn switch_protocols(
     upgrade.into_iter().for_each(|protocol| drop(response.headers_mut().insert(UPGRADE, protocol)));
     tokio::spawn(async move {
         // Both connections count against the bounds on clients while they are open.
-        let _guards = guards;
+        let _guards = upgrade_guards;
         let (client, service) = match tokio::try_join!(client, service) {
             Ok(upgraded) => upgraded,
             Err(error) => return tracing::debug!(%error, "a protocol upgrade failed"),

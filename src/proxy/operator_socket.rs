@@ -126,7 +126,7 @@ async fn answer(stream: UnixStream, store: &dyn Settle) -> io::Result<()> {
 async fn carry_out(query: Query, store: &dyn Settle) -> QueryReply {
     let reply = match query {
         Query::List { begins, answered, max } => {
-            let listed = store.list(&ListFilter { id_prefix: begins, answered, max }).await;
+            let listed = store.list(&ListFilter { id_prefix: begins, includes_answered: answered, max }).await;
             listed.map(|requests| QueryReply::Listed(requests.iter().map(EncodedRequest::encode).collect()))
         }
         Query::Settle { id, token, answer } => match parse_settle(&id, &token, answer.as_deref()) {
@@ -198,8 +198,8 @@ impl Remote {
 
 impl Settle for Remote {
     fn list<'a>(&'a self, filter: &'a ListFilter) -> Reply<'a, Vec<ListedRequest>> {
-        let ListFilter { id_prefix, answered, max } = filter.clone();
-        let query = Query::List { begins: id_prefix, answered, max };
+        let ListFilter { id_prefix, includes_answered, max } = filter.clone();
+        let query = Query::List { begins: id_prefix, answered: includes_answered, max };
         Box::pin(async move {
             match self.ask(&query).await? {
                 QueryReply::Listed(requests) => Ok(requests.iter().filter_map(EncodedRequest::decode).collect()),

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::operator_socket;
 use super::settings::StoreConfig;
 use crate::http::request::operator::Settle;
-use crate::http::request::{Answer, Error, Found, Held, Kept, Reply, Wanted};
+use crate::http::request::{Answer, Error, Found, Reply, Reservation, StillHeld, Wanted};
 use crate::http::{Requests, Store};
 use crate::observe::StoreMetrics;
 use crate::postgres;
@@ -164,15 +164,15 @@ impl Store for ReplaceableStore {
         Box::pin(async move { self.current()?.reserve(wanted).await })
     }
 
-    fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
+    fn extend(&self, held: Reservation, lease: Duration) -> Reply<'_, StillHeld> {
         Box::pin(async move { self.current()?.extend(held, lease).await })
     }
 
-    fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
+    fn complete<'a>(&'a self, held: Reservation, answer: &'a Answer, retention: Duration) -> Reply<'a, StillHeld> {
         Box::pin(async move { self.current()?.complete(held, answer, retention).await })
     }
 
-    fn release(&self, held: Held) -> Reply<'_, Kept> {
+    fn release(&self, held: Reservation) -> Reply<'_, StillHeld> {
         Box::pin(async move { self.current()?.release(held).await })
     }
 
@@ -217,7 +217,7 @@ struct CountedCall<'a> {
 
 impl Drop for CountedCall<'_> {
     fn drop(&mut self) {
-        self.metrics.asked(self.operation, self.began.elapsed(), self.is_answered);
+        self.metrics.call_ended(self.operation, self.began.elapsed(), self.is_answered);
     }
 }
 
@@ -226,15 +226,15 @@ impl Store for CountedStore {
         self.count_call("reserve", self.store.reserve(wanted))
     }
 
-    fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
+    fn extend(&self, held: Reservation, lease: Duration) -> Reply<'_, StillHeld> {
         self.count_call("extend", self.store.extend(held, lease))
     }
 
-    fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
+    fn complete<'a>(&'a self, held: Reservation, answer: &'a Answer, retention: Duration) -> Reply<'a, StillHeld> {
         self.count_call("complete", self.store.complete(held, answer, retention))
     }
 
-    fn release(&self, held: Held) -> Reply<'_, Kept> {
+    fn release(&self, held: Reservation) -> Reply<'_, StillHeld> {
         self.count_call("release", self.store.release(held))
     }
 

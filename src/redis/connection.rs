@@ -97,7 +97,7 @@ impl Connection {
         connection.set_timeouts(address, deadline)?;
         let hello = connection.inner.req_command(&::redis::cmd("HELLO"));
         match hello {
-            Ok(hello) => check(address, &hello)?,
+            Ok(hello) => check_version_and_mode(address, &hello)?,
             // Before 6.0 there is no command HELLO.
             Err(error) if error.code() == Some("ERR") => return Err(too_old(address, "older than 6.0")),
             Err(error) => return Err(address.error_of(&error)),
@@ -149,7 +149,7 @@ impl Connection {
 }
 
 /// Checks the version and the mode in a server's reply to HELLO.
-pub(super) fn check(address: &Address, hello: &Value) -> Result<(), Error> {
+pub(super) fn check_version_and_mode(address: &Address, hello: &Value) -> Result<(), Error> {
     let version = text_of(hello, "version").unwrap_or_default();
     let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
     let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -212,14 +212,14 @@ mod tests {
     fn only_standalone_servers_of_7_0_and_later_are_accepted() {
         let address = Address::read("redis://h").unwrap();
         for version in ["7.0.0", "7.0.15", "7.2.4", "8.4.0", "10.0.0", "255.255.255"] {
-            assert_eq!(check(&address, &hello(version, "standalone")), Ok(()), "{version}");
+            assert_eq!(check_version_and_mode(&address, &hello(version, "standalone")), Ok(()), "{version}");
         }
         for (version, mode, words) in [
             ("6.2.14", "standalone", "it is version 6.2.14; 7.0 or later is required"),
             ("", "standalone", "7.0 or later"),
             ("7.2.4", "cluster", "part of a cluster"),
         ] {
-            let error = check(&address, &hello(version, mode)).unwrap_err();
+            let error = check_version_and_mode(&address, &hello(version, mode)).unwrap_err();
             assert!(error.kind == ErrorKind::Permanent && error.message.contains(words), "{error}");
         }
     }

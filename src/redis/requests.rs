@@ -33,12 +33,12 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, FromRedisValue, RedisError, Script, ScriptInvocation, Value};
 use bytes::Bytes;
 
-use super::connection::{check, check_master};
+use super::connection::{check_master, check_version_and_mode};
 use super::error::NO_ROOM;
 use super::{Address, ErrorKind};
 use crate::effect::lazy::{Exchange, Lazy};
 use crate::format;
-use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt, Reply, Store, Wanted};
+use crate::request::{Answer, AnswerBody, Error, Found, Id, OnInDoubt, Reply, Reservation, StillHeld, Store, Wanted};
 
 mod settling;
 
@@ -123,8 +123,8 @@ impl Requests {
     }
 
     /// Runs a script that returns whether the request still has the caller's token.
-    async fn run_fenced(&self, script: &ScriptInvocation<'_>) -> Result<Kept, Error> {
-        Ok(if self.run::<bool>(script).await? { Kept::Yes } else { Kept::Fenced })
+    async fn run_fenced(&self, script: &ScriptInvocation<'_>) -> Result<StillHeld, Error> {
+        Ok(if self.run::<bool>(script).await? { StillHeld::Yes } else { StillHeld::Fenced })
     }
 }
 
@@ -136,7 +136,7 @@ async fn connect(address: &Address) -> Result<MultiplexedConnection, super::Erro
     let mut connection = connected.map_err(|error| address.error_of(&error))?;
     let hello: Value =
         ::redis::cmd("HELLO").query_async(&mut connection).await.map_err(|error| address.error_of(&error))?;
-    check(address, &hello)?;
+    check_version_and_mode(address, &hello)?;
     check_master(address, &hello)?;
     // Best effort: the user may lack the right to CONFIG.
     let policy =
@@ -189,7 +189,7 @@ impl Store for Requests {
                 ("taken_over", _) => Ok(Found::Reserved { taken_over: true }),
                 ("in_progress", _) => Ok(Found::InProgress),
                 ("in_doubt", _) => Ok(Found::InDoubt),
-                ("other", _) => Ok(Found::Other),
+                ("other", _) => Ok(Found::DifferentRequest),
                 ("answered", Some(answer)) => {
                     let answer = Answer::decode(&Bytes::from(answer));
                     answer.map(Found::Answered).map_err(|error| Error::Refused(error.to_string()))
@@ -199,14 +199,14 @@ impl Store for Requests {
         })
     }
 
-    fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
+    fn extend(&self, held: Reservation, lease: Duration) -> Reply<'_, StillHeld> {
         Box::pin(async move {
             let mut script = self.scripts.extend.key(key(held.id));
             self.run_fenced(script.arg(&held.token.0[..]).arg(to_ms(lease))).await
         })
     }
 
-    fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
+    fn complete<'a>(&'a self, held: Reservation, answer: &'a Answer, retention: Duration) -> Reply<'a, StillHeld> {
         Box::pin(async move {
             let mut script = self.scripts.complete.key(key(held.id));
             script
@@ -218,7 +218,7 @@ impl Store for Requests {
         })
     }
 
-    fn release(&self, held: Held) -> Reply<'_, Kept> {
+    fn release(&self, held: Reservation) -> Reply<'_, StillHeld> {
         Box::pin(async move {
             let mut script = self.scripts.release.key(key(held.id));
             self.run_fenced(script.arg(&held.token.0[..])).await

@@ -43,13 +43,13 @@ const FILE_MODE: u32 = 0o600;
 
 /// One process's slot of the state folder, locked until the last clone is dropped or the process ends.
 #[derive(Clone, Debug)]
-pub struct StateDir {
+pub struct StateSlot {
     slot: PathBuf,
     /// `None` for a slot that is not on a disk, as in a simulation.
     _lock: Option<Arc<FileLock>>,
 }
 
-impl StateDir {
+impl StateSlot {
     /// Takes the first slot of the state folder `root` that no other process has, creating folder and slot if
     /// necessary. Slots keep their stores, so a restarted process finds its own stores as long as the number of
     /// processes stays the same.

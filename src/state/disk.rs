@@ -25,7 +25,7 @@ pub enum Ingest {
     /// Those whose files are ready.
     Ready,
     /// Those whose files are ready, and a memtable for which the last attempt failed: it is tried again.
-    Retry,
+    ReadyOrFailed,
     /// All of them: waits for files that are not ready.
     All,
 }
@@ -108,7 +108,7 @@ pub trait Files: Read + Send {
 
     /// Brings pending loads or memtables into the store; returns how many are still pending. After an error, the
     /// memtable that failed and all later ones stay pending, and the failed one is tried again only with
-    /// [`Ingest::Retry`] or [`Ingest::All`].
+    /// [`Ingest::ReadyOrFailed`] or [`Ingest::All`].
     fn ingest_pending(&mut self, mode: Ingest) -> Result<usize, Error>;
 
     /// Drops the pending loads: they do not get into the store.

@@ -12,7 +12,7 @@
 //!
 //! In this module:
 //!
-//! - [`StateDir`]: the folder in which a process keeps its stores
+//! - [`StateSlot`]: the folder in which a process keeps its stores
 //! - [`Store`]: a task's store; [`Overlay`]: a transaction's writes until Kafka has committed;
 //!   [`LoadBuffer`]: the changelog records that a restore has read; [`FrozenMemtable`]: a full memtable, within a
 //!   [`MemtableBudget`] and its [`MemtableBounds`]
@@ -52,7 +52,7 @@ mod stalls;
 mod store;
 mod survey;
 
-pub use dir::StateDir;
+pub use dir::StateSlot;
 pub use error::Error;
 pub use load::{BufferBound, LoadBuffer, key_head};
 pub use memory::Memory;

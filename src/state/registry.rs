@@ -20,7 +20,7 @@ impl Registry {
         Self::default()
     }
 
-    /// Locks the store at `path`, as returned by [`super::StateDir::task_dir`]; `None` while another lane holds the
+    /// Locks the store at `path`, as returned by [`super::StateSlot::task_dir`]; `None` while another lane holds the
     /// lock.
     pub fn try_lock(&self, path: &Path) -> Option<StoreLock> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::dir::{StateDir, file_name};
+use super::dir::{StateSlot, file_name};
 
 /// The folder of the texts, in a slot.
 const RULES_FOLDER: &str = ".rules";
@@ -31,7 +31,7 @@ fn rules_file(slot: &Path, topology: &str, short_digest: &str) -> PathBuf {
 
 /// Saves the text of a topology's rules in this slot, unless the slot already has it; `short_digest` has the first
 /// digits of the text's digest.
-pub fn save(slot: &StateDir, topology: &str, short_digest: &str, text: &str) -> io::Result<()> {
+pub fn save(slot: &StateSlot, topology: &str, short_digest: &str, text: &str) -> io::Result<()> {
     let file = rules_file(slot.path(), topology, short_digest);
     if file.exists() {
         return Ok(());
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn text_is_found_by_its_digest_in_any_slot() {
         let root = tempfile::tempdir().unwrap();
-        let (first, second) = (StateDir::lock(root.path()).unwrap(), StateDir::lock(root.path()).unwrap());
+        let (first, second) = (StateSlot::lock(root.path()).unwrap(), StateSlot::lock(root.path()).unwrap());
         save(&first, "t", "aa", "text a").unwrap();
         save(&second, "t", "bb", "text b").unwrap();
         save(&second, "t", "bb", "text b").unwrap();
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn text_with_another_digest_is_ignored() {
         let root = tempfile::tempdir().unwrap();
-        let (first, second) = (StateDir::lock(root.path()).unwrap(), StateDir::lock(root.path()).unwrap());
+        let (first, second) = (StateSlot::lock(root.path()).unwrap(), StateSlot::lock(root.path()).unwrap());
         save(&first, "t", "aa", "damaged").unwrap();
         let whole = |text: &str| text == "whole";
         assert_eq!(find(root.path(), "t", "aa", whole), None);
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn folder_of_rules_is_not_taken_for_a_store() {
         let root = tempfile::tempdir().unwrap();
-        let slot = StateDir::lock(root.path()).unwrap();
+        let slot = StateSlot::lock(root.path()).unwrap();
         save(&slot, "t", "aa", "text").unwrap();
         let survey = Survey::of_folder(root.path());
         assert!(survey.stores("t", "in").unwrap().is_empty() && survey.stores("rules", "t").unwrap().is_empty());

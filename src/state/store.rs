@@ -207,7 +207,7 @@ impl Store {
             if !self.memtable.is_pending_full() {
                 self.freeze()?;
             }
-            if self.ingest_pending(Ingest::Retry)? > 0 {
+            if self.ingest_pending(Ingest::ReadyOrFailed)? > 0 {
                 return Ok(());
             }
         }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::aside::ASIDE_SUFFIX;
-use super::dir::{self, StateDir};
+use super::dir::{self, StateSlot};
 use super::disk::Read;
 use super::{Error, Memory};
 use crate::format::{POSITION_KEY, PositionRecord, STORE_META_KEY, StoreMeta};
@@ -21,7 +21,7 @@ pub struct Survey {
 
 impl Survey {
     /// The state folder that this slot is in.
-    pub fn of(slot: &StateDir, memory: &Memory) -> Self {
+    pub fn of(slot: &StateSlot, memory: &Memory) -> Self {
         let root = slot.path().parent().unwrap_or(slot.path());
         Self { root: root.to_owned(), memory: memory.clone() }
     }

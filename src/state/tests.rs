@@ -117,9 +117,9 @@ fn child_dir() -> Option<PathBuf> {
 }
 
 /// A state folder with one task's folder in it.
-fn task_dir() -> (tempfile::TempDir, StateDir, PathBuf) {
+fn task_dir() -> (tempfile::TempDir, StateSlot, PathBuf) {
     let root = tempfile::tempdir().unwrap();
-    let state = StateDir::lock(root.path()).unwrap();
+    let state = StateSlot::lock(root.path()).unwrap();
     let dir = state.task_dir("payments", &crate::record::TopicPartition::new("orders", 3));
     (root, state, dir)
 }

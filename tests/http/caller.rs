@@ -88,7 +88,7 @@ impl Caller {
     pub fn heard(&mut self) -> AttemptEnd {
         let until = Instant::now() + DEADLINE;
         loop {
-            if let Some(heard) = self.calls.take() {
+            if let Some(heard) = self.calls.take_end() {
                 return heard;
             }
             assert!(Instant::now() < until, "nothing is heard");

@@ -58,7 +58,7 @@ fn thread_that_has_nothing_to_do_is_not_there() {
     drop(Caller::new(settings()));
     let (provider, mut caller) = (Provider::start(), Caller::new(settings()));
     caller.call(rendered(&provider.url("/"), "a"));
-    assert!(caller.calls.take().is_none());
+    assert!(caller.calls.take_end().is_none());
 }
 
 /// Lanes share nothing but their settings.

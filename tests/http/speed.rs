@@ -36,7 +36,7 @@ fn figures() {
         (0..128).for_each(|_| submit(&mut caller));
         let (began, before) = (Instant::now(), used());
         while began.elapsed() < Duration::from_secs(4) {
-            while caller.calls.take().is_some() {
+            while caller.calls.take_end().is_some() {
                 count += 1;
                 submit(&mut caller);
             }

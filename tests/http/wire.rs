@@ -117,5 +117,5 @@ fn attempts_are_told_apart() {
         let heard = caller.heard();
         assert_eq!((heard.number, heard.attempt), (5, attempt));
     }
-    assert!(caller.calls.take().is_none());
+    assert!(caller.calls.take_end().is_none());
 }

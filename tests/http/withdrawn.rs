@@ -51,7 +51,7 @@ fn request_that_was_taken_back_is_never_seen() {
             }
         }
         std::thread::sleep(Duration::from_millis(50));
-        assert!(caller.calls.take().is_none());
+        assert!(caller.calls.take_end().is_none());
         let what = format!("{in_flight} in flight: {} taken back, {too_late} too late", withdrawn.len());
         assert!(withdrawn.len() > 50 && too_late > 50, "{what}");
         assert!(withdrawn.is_disjoint(&heard), "{what}");

@@ -48,7 +48,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use ratchet_http::http::request::{Answer, Error, Found, Held, Kept, Reply, Wanted};
+use ratchet_http::http::request::{Answer, Error, Found, Reply, Reservation, StillHeld, Wanted};
 use ratchet_http::http::{Body, Idempotency, Store};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -60,14 +60,14 @@ impl Store for Empty {
     fn reserve<'a>(&'a self, _: &'a Wanted) -> Reply<'a, Found> {
         Box::pin(async { Ok::<_, Error>(Found::Reserved { taken_over: false }) })
     }
-    fn extend(&self, _: Held, _: Duration) -> Reply<'_, Kept> {
-        Box::pin(async { Ok(Kept::Yes) })
+    fn extend(&self, _: Reservation, _: Duration) -> Reply<'_, StillHeld> {
+        Box::pin(async { Ok(StillHeld::Yes) })
     }
-    fn complete<'a>(&'a self, _: Held, _: &'a Answer, _: Duration) -> Reply<'a, Kept> {
-        Box::pin(async { Ok(Kept::Yes) })
+    fn complete<'a>(&'a self, _: Reservation, _: &'a Answer, _: Duration) -> Reply<'a, StillHeld> {
+        Box::pin(async { Ok(StillHeld::Yes) })
     }
-    fn release(&self, _: Held) -> Reply<'_, Kept> {
-        Box::pin(async { Ok(Kept::Yes) })
+    fn release(&self, _: Reservation) -> Reply<'_, StillHeld> {
+        Box::pin(async { Ok(StillHeld::Yes) })
     }
     fn tidy(&self) -> Reply<'_, usize> {
         Box::pin(async { Ok(0) })

@@ -116,8 +116,12 @@ fn request_is_out_of_reach_for_a_user_that_knows_only_its_id() {
     assert_eq!(scene.calls.soon(scene.owner.reserve(&first)), Ok(NEW));
     assert_eq!(scene.calls.soon(scene.owner.complete(first.held, &answer(201, "secret"), LONG)), KEPT);
     let stranger = Wanted { fingerprint: Fingerprint([9; 32]), ..wanted(first.held.id, 1) };
-    assert_eq!(scene.calls.soon(scene.limited.reserve(&stranger)), Ok(Found::Other), "the answer is not told");
-    let other = ratchet::http::request::Kept::Fenced;
+    assert_eq!(
+        scene.calls.soon(scene.limited.reserve(&stranger)),
+        Ok(Found::DifferentRequest),
+        "the answer is not told"
+    );
+    let other = ratchet::http::request::StillHeld::Fenced;
     assert_eq!(scene.calls.soon(scene.limited.complete(stranger.held, &answer(200, "forged"), LONG)), Ok(other));
     assert_eq!(scene.calls.soon(scene.limited.extend(stranger.held, LONG)), Ok(other));
     assert_eq!(scene.calls.soon(scene.limited.release(stranger.held)), Ok(other));
@@ -151,7 +155,7 @@ fn people_settle_with_their_rights_and_cannot_touch_the_table() {
     let doubted = Wanted { lease: std::time::Duration::ZERO, on_in_doubt: OnInDoubt::Refuse, ..wanted(new_id(), 1) };
     assert_eq!(scene.calls.soon(scene.owner.reserve(&doubted)), Ok(NEW));
     scene.grant("PROXY");
-    let all = ListFilter { id_prefix: String::new(), answered: true, max: 10 };
+    let all = ListFilter { id_prefix: String::new(), includes_answered: true, max: 10 };
     let refused = scene.calls.soon(scene.limited.list(&all));
     assert!(matches!(&refused, Err(Error::Refused(text)) if text.contains("list_requests")), "{refused:?}");
     scene.grant("PERSON");

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ratchet::http::request::{Answer, AnswerBody, Found, Held, Store, Wanted};
+use ratchet::http::request::{Answer, AnswerBody, Found, Reservation, Store, Wanted};
 use ratchet::postgres::requests::Requests;
 
 use crate::database::{Admin, Database};
 use crate::requests::stores::{FENCED, KEPT, LONG, NEW, TAKEN_OVER, answer, answered, new_id, wanted};
 
-pub fn reservation(held: Held) -> String {
+pub fn reservation(held: Reservation) -> String {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     format!("{}.{}", hex(&held.id.0), hex(&held.token.0))
 }
@@ -21,7 +21,7 @@ fn service() -> (Database, Requests) {
     (database, store)
 }
 
-fn charge(session: &Admin, held: Held) {
+fn charge(session: &Admin, held: Reservation) {
     session.run("begin; insert into charge values (10)");
     let (reservation, body) = (reservation(held), "'\\x00ff'::bytea");
     session.run(&format!("select ratchet.answer_request('{reservation}', 201, 'text/pläin', {body})"));

@@ -72,7 +72,7 @@ impl Instance {
 /// The checks before lanes join; creates missing topics.
 pub fn admit<C: Cluster>(cluster: &C, topology: &Topology, stores: &Stores) -> Result<Admitted, cluster::Error> {
     let rules_digest = topology.rules.digest();
-    let survey = Survey::of(&stores.state_dir(), &stores.memory());
+    let survey = Survey::of(&stores.state_slot(), &stores.memory());
     let preflight = Preflight::new(cluster, topology, &rules_digest, &TOPIC_SETTINGS, survey);
     preflight.reach()?;
     preflight.begin()
@@ -88,7 +88,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         topic_settings: TOPIC_SETTINGS,
         commit: plan.commit,
         isolated_room: Capacity::of(plan.commit.records_max, plan.commit.bytes_max),
-        state_dir: Arc::new(stores.state_dir()),
+        state_slot: Arc::new(stores.state_slot()),
         memory: stores.memory(),
         registry: Registry::default(),
         metrics: Metrics::new(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::disk::{Loads, Memtables, SimulatedDisk};
-use ratchet::state::{Memory, StateDir};
+use ratchet::state::{Memory, StateSlot};
 use tempfile::TempDir;
 
 use crate::lies::LyingDisk;
@@ -52,10 +52,10 @@ impl Stores {
         }
     }
 
-    pub fn state_dir(&self) -> StateDir {
+    pub fn state_slot(&self) -> StateSlot {
         match self {
-            Self::Real(folder, _) => StateDir::lock(folder.path()).expect("the folder is this seed's own"),
-            Self::Simulated(disk) => disk.state_dir(),
+            Self::Real(folder, _) => StateSlot::lock(folder.path()).expect("the folder is this seed's own"),
+            Self::Simulated(disk) => disk.state_slot(),
         }
     }
 
@@ -63,7 +63,7 @@ impl Stores {
     pub fn slot(&self) -> PathBuf {
         match self {
             Self::Real(folder, _) => folder.path().join("slot-0"),
-            Self::Simulated(disk) => disk.state_dir().path().to_owned(),
+            Self::Simulated(disk) => disk.state_slot().path().to_owned(),
         }
     }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use hyper::body::Bytes;
 use ratchet::http::request::{
-    Answer, AnswerBody, Fingerprint, Found, Held, Id, Kept, OnInDoubt, Store as Requests, Token, Wanted,
+    Answer, AnswerBody, Fingerprint, Found, Id, OnInDoubt, Reservation, StillHeld, Store as Requests, Token, Wanted,
 };
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
@@ -202,7 +202,7 @@ impl Target {
                 }
                 if *what == What::Both {
                     let kept = store.complete(wanted.held, &answer(), RETENTION).await.context("completing")?;
-                    if kept != Kept::Yes {
+                    if kept != StillHeld::Yes {
                         fail!("an answer was not kept: {kept:?}");
                     }
                 }
@@ -225,7 +225,7 @@ fn wanted(number: u64, what: What) -> Wanted {
     let mut token = [0; 16];
     token.copy_from_slice(&digest(!number)[..16]);
     Wanted {
-        held: Held { id: Id(digest(number)), token: Token(token) },
+        held: Reservation { id: Id(digest(number)), token: Token(token) },
         fingerprint: Fingerprint(digest(number ^ 1 << 48)),
         lease: LEASE,
         retention: RETENTION,

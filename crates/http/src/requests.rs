@@ -44,7 +44,7 @@ use tokio::sync::oneshot;
 use crate::lock::FileLock;
 use crate::request::entry;
 use crate::request::operator::{Decision, ListFilter, ListedRequest, Settle, Settled};
-use crate::request::{Answer, Error, Found, Held, Id, Kept, Reply, Store, Token, Wanted};
+use crate::request::{Answer, Error, Found, Id, Reply, Reservation, StillHeld, Store, Token, Wanted};
 
 mod database;
 mod disk_space;
@@ -81,9 +81,9 @@ struct QueuedOperation {
 /// A caller's operation: a change, or a check.
 enum Operation {
     Reserve(Wanted),
-    Extend(Held, Duration),
-    Complete(Held, Answer, Duration),
-    Release(Held),
+    Extend(Reservation, Duration),
+    Complete(Reservation, Answer, Duration),
+    Release(Reservation),
     Tidy,
     Check,
     Settle(Id, Decision, Token),
@@ -93,7 +93,7 @@ enum Operation {
 #[derive(Debug)]
 enum Outcome {
     Found(Found),
-    Kept(Kept),
+    StillHeld(StillHeld),
     Removed(usize),
     Checked,
     Settled(Settled),
@@ -170,9 +170,9 @@ impl Requests {
     }
 
     /// Submits a change that only the holder of a reservation may make.
-    async fn submit_as_holder(&self, operation: Operation) -> Result<Kept, Error> {
+    async fn submit_as_holder(&self, operation: Operation) -> Result<StillHeld, Error> {
         match self.submit(operation).await? {
-            Outcome::Kept(kept) => Ok(kept),
+            Outcome::StillHeld(kept) => Ok(kept),
             outcome => Err(unexpected_outcome(&outcome)),
         }
     }
@@ -226,15 +226,15 @@ impl Store for Requests {
         })
     }
 
-    fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
+    fn extend(&self, held: Reservation, lease: Duration) -> Reply<'_, StillHeld> {
         Box::pin(self.submit_as_holder(Operation::Extend(held, lease)))
     }
 
-    fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
+    fn complete<'a>(&'a self, held: Reservation, answer: &'a Answer, retention: Duration) -> Reply<'a, StillHeld> {
         Box::pin(self.submit_as_holder(Operation::Complete(held, answer.clone(), retention)))
     }
 
-    fn release(&self, held: Held) -> Reply<'_, Kept> {
+    fn release(&self, held: Reservation) -> Reply<'_, StillHeld> {
         Box::pin(self.submit_as_holder(Operation::Release(held)))
     }
 

@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Failure::input(format!("{:?} is no request: 8 to 64 hexadecimal digits", args.request), AS_SHOWN)
     })?;
     let decision = decision(args)?;
-    let filter = ListFilter { id_prefix: id_prefix.clone(), answered: true, max: 2 };
+    let filter = ListFilter { id_prefix: id_prefix.clone(), includes_answered: true, max: 2 };
     let settled = args.of.ask(async |store| {
         let id = match (Id::read(&id_prefix), &store.list(&filter).await?[..]) {
             (Some(id), _) => id,
@@ -135,7 +135,7 @@ fn conclude(id: Id, settled: Settled, decision: ManualDecision) -> Result<String
             let was = if was == RequestStatus::Answered { "answered" } else { "in doubt" };
             Ok(format!("forgotten: {request} was {was}, and the next one under its key is carried out"))
         }
-        Settled::Already => Ok(format!("nothing to do: {request} is answered already")),
+        Settled::AlreadyAnswered => Ok(format!("nothing to do: {request} is answered already")),
         Settled::UnderWay { lease_until_ms } => {
             let until = or_none(time(lease_until_ms));
             let help = "the service may still be at work on it: run the command again after that";
@@ -171,7 +171,7 @@ mod tests {
                 ManualDecision::Retry,
                 "forgotten: abababababab was in doubt, and the next one under its key is carried out",
             ),
-            (Settled::Already, ManualDecision::Done, "nothing to do: abababababab is answered already"),
+            (Settled::AlreadyAnswered, ManualDecision::Done, "nothing to do: abababababab is answered already"),
         ] {
             assert_eq!(said(settled, decision), words);
         }

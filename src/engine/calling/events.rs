@@ -57,7 +57,7 @@ impl Calling {
     /// The next ended attempt. Progress that it reported before its end may have arrived only now. That progress is
     /// handled first, since later progress belongs to the next attempt, which has the same call number.
     fn next_ended_attempt(&mut self, windows: &mut impl Windows) -> Option<AttemptEnd> {
-        let ended = self.calls.take()?;
+        let ended = self.calls.take_end()?;
         self.handle_progress(windows);
         Some(ended)
     }
@@ -277,7 +277,7 @@ mod tests {
     impl Calls for QuickDriver {
         fn submit(&mut self, _: Request) {}
 
-        fn take(&mut self) -> Option<AttemptEnd> {
+        fn take_end(&mut self) -> Option<AttemptEnd> {
             self.available = self.unreported.take();
             self.ended.take()
         }

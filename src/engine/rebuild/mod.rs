@@ -24,7 +24,7 @@ use crate::cluster::{
 use crate::config::{self, ClusterKind, Config};
 use crate::format::ChangelogOffset;
 use crate::record::TopicPartition;
-use crate::state::{self, FoundStore, StateDir, Survey};
+use crate::state::{self, FoundStore, StateSlot, Survey};
 use crate::topology::Topology;
 use crate::words::counted;
 
@@ -95,7 +95,7 @@ pub(super) fn rebuild_on<C: Cluster>(
     topology: &Topology,
     without_group: bool,
 ) -> Result<Vec<Rebuilt>, Error> {
-    let _locks = StateDir::lock_all(&config.state_dir)?;
+    let _locks = StateSlot::lock_all(&config.state_dir)?;
     let group = topology.group();
     let members = cluster.members_of(&group)?;
     if members > 0 {

@@ -62,7 +62,7 @@ pub fn context(site: &Site, topology: &Topology, clock: Arc<dyn Clock>) -> Conte
         topic_settings: config.topics,
         commit: config.commit,
         isolated_room: capacity::Capacity::of(1_000, 1 << 20),
-        state_dir: Arc::new(StateDir::lock(&config.state_dir).unwrap()),
+        state_slot: Arc::new(StateSlot::lock(&config.state_dir).unwrap()),
         memory: Memory::new(config.memory_bytes),
         registry: Registry::default(),
         metrics: Metrics::new(),

@@ -231,7 +231,7 @@ impl StoreMetrics {
     }
 
     /// The store has answered after so long, or given an error.
-    pub fn asked(&self, operation: &str, took: Duration, is_answered: bool) {
+    pub fn call_ended(&self, operation: &str, took: Duration, is_answered: bool) {
         self.duration.with_label_values(&[operation]).observe(took.as_secs_f64());
         if !is_answered {
             self.errors.with_label_values(&[operation]).inc();

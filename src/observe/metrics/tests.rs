@@ -304,8 +304,8 @@ fn requests_at_work_and_connections_are_counted_until_they_end() {
     drop((request, connection));
     assert_eq!(of(r#"ratchet_http_requests_at_work{route="/charges"}"#), Some(0.0));
     assert_eq!(of("ratchet_http_connections"), Some(0.0));
-    store.asked("reserve", Duration::from_millis(1), true);
-    store.asked("reserve", Duration::from_millis(1), false);
+    store.call_ended("reserve", Duration::from_millis(1), true);
+    store.call_ended("reserve", Duration::from_millis(1), false);
     store.removed(5);
     let bound = metrics.bound("at_work_max", 8);
     bound.used(3);

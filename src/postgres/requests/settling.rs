@@ -31,7 +31,7 @@ impl Settle for Requests {
 impl StoreConnection {
     async fn list(&self, schema: &str, filter: &ListFilter) -> Result<Vec<ListedRequest>, Trouble> {
         let max = i64::try_from(filter.max).unwrap_or(i64::MAX);
-        let parameters: [&(dyn ToSql + Sync); 3] = [&filter.answered, &filter.id_prefix, &max];
+        let parameters: [&(dyn ToSql + Sync); 3] = [&filter.includes_answered, &filter.id_prefix, &max];
         let sql = format!("select * from {schema}.list_requests($1, $2, $3)");
         let rows = self.client.query(&sql, &parameters).await?;
         rows.iter().map(read_request).collect()
@@ -56,7 +56,7 @@ impl StoreConnection {
                 "forgotten" => Settled::Forgotten(RequestStatus::InDoubt),
                 "answer_forgotten" => Settled::Forgotten(RequestStatus::Answered),
                 // It has an answer already.
-                "already" => Settled::Already,
+                "already" => Settled::AlreadyAnswered,
                 // Its lease lasts: a process may still be carrying it out.
                 "under_way" => Settled::UnderWay { lease_until_ms: row.try_get(1)? },
                 "unknown" => Settled::Unknown,

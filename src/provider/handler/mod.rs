@@ -97,8 +97,8 @@ impl Calls for HandlerCalls {
         self.lane.submit(request);
     }
 
-    fn take(&mut self) -> Option<AttemptEnd> {
-        self.lane.take()
+    fn take_end(&mut self) -> Option<AttemptEnd> {
+        self.lane.take_end()
     }
 
     fn withdraw(&mut self, number: CallNumber) -> bool {

@@ -107,7 +107,7 @@ impl Engine {
     fn next(&mut self) -> EngineEvent {
         let since = Instant::now();
         loop {
-            match (self.calls.take_report(), self.calls.take()) {
+            match (self.calls.take_report(), self.calls.take_end()) {
                 (Some(HandlerReport::Steps { number: 1, attempt, steps }), None) if attempt == self.attempt => {
                     return EngineEvent::Steps(steps);
                 }

@@ -59,7 +59,7 @@ pub struct Bounds {
     pub requests_max: usize,
     /// The most requests with a key in progress, including requests that wait for another request and requests whose
     /// clients are gone.
-    pub keyed_requests_max: usize,
+    pub at_work_max: usize,
     /// The most bytes of the bodies of requests with a key, together with the bodies of their responses until these are
     /// sent.
     pub bodies_bytes_max: usize,

@@ -137,7 +137,7 @@ fn bounds(top: &Fields<'_>, reader: &mut Reader<'_>) -> Bounds {
     Bounds {
         connections_max: count("connections_max", 1_024),
         requests_max: count("requests_max", 2_048),
-        keyed_requests_max: count("at_work_max", AT_WORK_MAX),
+        at_work_max: count("at_work_max", AT_WORK_MAX),
         bodies_bytes_max: size(top, "bodies_bytes_max", (1, BODIES_BYTES), reader).unwrap_or(BODIES_BYTES_MAX),
         has_shares: choice(top, "shares", &[("address", true), ("none", false)], reader).unwrap_or(true),
         body_rate_min: size(top, "body_rate_min", (1, BODY_RATE), reader).unwrap_or(1 << 10),

@@ -115,7 +115,7 @@ impl Settle for Requests {
                 // The script has removed the request, and names its former status.
                 "answered" => Ok(Settled::Forgotten(RequestStatus::Answered)),
                 "in_doubt" => Ok(Settled::Forgotten(RequestStatus::InDoubt)),
-                "already" => Ok(Settled::Already),
+                "already" => Ok(Settled::AlreadyAnswered),
                 "under_way" => Ok(Settled::UnderWay { lease_until_ms }),
                 "unknown" => Ok(Settled::Unknown),
                 word => Err(Error::Refused(format!("unexpected reply from the script: {word:?}"))),

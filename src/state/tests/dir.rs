@@ -16,7 +16,7 @@ fn mode(path: &Path) -> u32 {
 fn folders_are_created_for_this_user_only() {
     let above = tempfile::tempdir().unwrap();
     let root = above.path().join("new/state");
-    let state = StateDir::lock(&root).unwrap();
+    let state = StateSlot::lock(&root).unwrap();
     let dir = state.task_dir("payments", &TopicPartition::new("shop.orders", 3));
     assert!(dir.ends_with("slot-0/payments/shop.orders-3"), "{}", dir.display());
     let store = Store::open(&dir, &small_memory()).unwrap();
@@ -30,9 +30,9 @@ fn empty_folder_is_accepted_and_closed_to_others() {
     let root = tempfile::tempdir().unwrap();
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::create_dir(root.path().join("lost+found")).unwrap();
-    StateDir::lock(root.path()).unwrap();
+    StateSlot::lock(root.path()).unwrap();
     assert_eq!(mode(root.path()), 0o700);
-    StateDir::lock(root.path()).unwrap();
+    StateSlot::lock(root.path()).unwrap();
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn foreign_folder_is_rejected_and_left_unchanged() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("thesis.txt"), "years of work").unwrap();
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let error = StateDir::lock(root.path()).unwrap_err();
+    let error = StateSlot::lock(root.path()).unwrap_err();
     assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
     assert!(error.to_string().contains("set state_dir to an empty or a new folder"), "{error}");
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
@@ -52,14 +52,14 @@ fn file_in_place_of_the_folder_is_an_error() {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("file");
     fs::write(&file, "").unwrap();
-    assert!(matches!(StateDir::lock(&file), Err(Error::Io { .. })));
-    assert!(matches!(StateDir::lock(&file.join("below")), Err(Error::Io { .. })));
+    assert!(matches!(StateSlot::lock(&file), Err(Error::Io { .. })));
+    assert!(matches!(StateSlot::lock(&file.join("below")), Err(Error::Io { .. })));
 }
 
 #[test]
 fn names_of_topics_and_topologies_do_not_lead_out_of_the_slot() {
     let root = tempfile::tempdir().unwrap();
-    let state = StateDir::lock(root.path()).unwrap();
+    let state = StateSlot::lock(root.path()).unwrap();
     for (topic, expected) in [("..", "%2E.-0"), ("../x", "%2E.%2Fx-0"), ("a.b_c-D", "a.b_c-D-0"), ("ä", "%C3%A4-0")] {
         let dir = state.task_dir("..", &TopicPartition::new(topic, 0));
         assert_eq!(dir, state.path().join("%2E.").join(expected));
@@ -69,14 +69,14 @@ fn names_of_topics_and_topologies_do_not_lead_out_of_the_slot() {
 #[test]
 fn each_process_gets_its_own_slot() {
     let root = tempfile::tempdir().unwrap();
-    let first = StateDir::lock(root.path()).unwrap();
-    let second = StateDir::lock(root.path()).unwrap();
+    let first = StateSlot::lock(root.path()).unwrap();
+    let second = StateSlot::lock(root.path()).unwrap();
     assert!(first.path().ends_with("slot-0") && second.path().ends_with("slot-1"));
     let clone = first.clone();
     drop(first);
-    assert!(StateDir::lock(root.path()).unwrap().path().ends_with("slot-2"), "a clone holds the slot");
+    assert!(StateSlot::lock(root.path()).unwrap().path().ends_with("slot-2"), "a clone holds the slot");
     drop(clone);
-    assert!(StateDir::lock(root.path()).unwrap().path().ends_with("slot-0"));
+    assert!(StateSlot::lock(root.path()).unwrap().path().ends_with("slot-0"));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn processes_that_start_together_all_get_a_slot() {
     let above = tempfile::tempdir().unwrap();
     let root = above.path().join("state");
     let claimed: Vec<_> = std::thread::scope(|scope| {
-        let starts: Vec<_> = (0..8).map(|_| scope.spawn(|| StateDir::lock(&root).unwrap())).collect();
+        let starts: Vec<_> = (0..8).map(|_| scope.spawn(|| StateSlot::lock(&root).unwrap())).collect();
         starts.into_iter().map(|start| start.join().unwrap()).collect()
     });
     let slots: std::collections::BTreeSet<_> = claimed.iter().map(|state| state.path().to_owned()).collect();
@@ -93,7 +93,7 @@ fn processes_that_start_together_all_get_a_slot() {
 
 /// Takes a slot, opens a store in it, prints `holding`, and waits to be killed.
 fn hold(root: &Path) {
-    let state = StateDir::lock(root).unwrap();
+    let state = StateSlot::lock(root).unwrap();
     let _store = Store::open(&state.task_dir("t", &TopicPartition::new("a", 0)), &small_memory()).unwrap();
     println!("\nholding");
     std::thread::sleep(std::time::Duration::from_secs(600));
@@ -116,7 +116,7 @@ fn process_holds_its_slot_and_stores_until_it_ends() {
         stdout.read_exact(&mut byte).unwrap();
         output.push(byte[0]);
     }
-    let second = StateDir::lock(root.path()).unwrap();
+    let second = StateSlot::lock(root.path()).unwrap();
     assert!(second.path().ends_with("slot-1"));
     let holders_store = root.path().join("slot-0/t/a-0");
     let error = Store::open(&holders_store, &small_memory()).unwrap_err();
@@ -126,7 +126,7 @@ fn process_holds_its_slot_and_stores_until_it_ends() {
 
     holder.kill().unwrap();
     holder.wait().unwrap();
-    assert!(StateDir::lock(root.path()).unwrap().path().ends_with("slot-0"));
+    assert!(StateSlot::lock(root.path()).unwrap().path().ends_with("slot-0"));
     Store::open(&holders_store, &small_memory()).unwrap();
 }
 
@@ -169,7 +169,7 @@ fn expect_unwritable(root: &Path) {
             assert_eq!(libc::setuid(65_534), 0);
         }
     }
-    let error = StateDir::lock(root).unwrap_err();
+    let error = StateSlot::lock(root).unwrap_err();
     assert!(matches!(error, Error::NotWritable { .. }), "{error:?}");
     assert!(error.to_string().contains("set another state_dir"), "{error}");
 }

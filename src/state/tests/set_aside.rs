@@ -88,7 +88,7 @@ fn stores_outside_a_state_folder_are_not_set_aside_or_put_back() {
 #[test]
 fn survey_finds_stores_in_all_slots_and_changes_nothing() {
     let (root, state, dir) = task_dir();
-    let second = StateDir::lock(root.path()).unwrap();
+    let second = StateSlot::lock(root.path()).unwrap();
     let other = second.task_dir("payments", &TopicPartition::new("orders", 0));
     let dotted = state.task_dir("payments", &TopicPartition::new("orders.new", 3));
     for (at, dir) in [&dir, &other, &dotted].into_iter().enumerate() {

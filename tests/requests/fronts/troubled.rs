@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ratchet::http::request::{Answer, Error, Found, Held, Kept, OnInDoubt, Reply, Wanted};
+use ratchet::http::request::{Answer, Error, Found, OnInDoubt, Reply, Reservation, StillHeld, Wanted};
 use ratchet::http::{OnStoreDown, Requests, Store};
 
 use super::front::{Ask, Front};
@@ -75,15 +75,15 @@ impl Store for Line {
         })
     }
 
-    fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
+    fn extend(&self, held: Reservation, lease: Duration) -> Reply<'_, StillHeld> {
         self.through(Call::Extend, self.store.extend(held, lease))
     }
 
-    fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
+    fn complete<'a>(&'a self, held: Reservation, answer: &'a Answer, retention: Duration) -> Reply<'a, StillHeld> {
         self.through(Call::Complete, self.store.complete(held, answer, retention))
     }
 
-    fn release(&self, held: Held) -> Reply<'_, Kept> {
+    fn release(&self, held: Reservation) -> Reply<'_, StillHeld> {
         self.through(Call::Release, self.store.release(held))
     }
 

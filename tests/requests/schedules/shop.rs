@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use http::header::LOCATION;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
-use ratchet::http::request::Held;
+use ratchet::http::request::Reservation;
 use ratchet::http::{Body, GivenUp, MayHaveRun};
 use tower_service::Service;
 
@@ -46,7 +46,7 @@ impl Service<Request<Body>> for Shop {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let Shop { world, book, process } = self.clone();
         let key = request.headers()["idempotency-key"].to_str().expect("text").parse().expect("a number");
-        let is_reserved = request.extensions().get::<Held>().is_some();
+        let is_reserved = request.extensions().get::<Reservation>().is_some();
         Box::pin(async move {
             let number = {
                 let mut book = book.lock().expect("no panic");

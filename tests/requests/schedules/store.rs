@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratchet::format::request::{RequestEntry, RequestState};
 use ratchet::http::OnInDoubt;
 use ratchet::http::request::entry::{self, Change};
-use ratchet::http::request::{Answer, Error, Found, Held, Id, Kept, Reply, Store, Token, Wanted};
+use ratchet::http::request::{Answer, Error, Found, Id, Reply, Reservation, StillHeld, Store, Token, Wanted};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -52,16 +52,16 @@ struct Inner {
 /// What is sent.
 enum Call {
     Reserve(Wanted),
-    Extend(Held, Duration),
-    Complete(Held, Answer, Duration),
-    Release(Held),
+    Extend(Reservation, Duration),
+    Complete(Reservation, Answer, Duration),
+    Release(Reservation),
     Tidy,
 }
 
 /// What is answered.
 enum Said {
     Found(Found),
-    Kept(Kept),
+    StillHeld(StillHeld),
     Removed(usize),
     Failed(Error),
 }
@@ -151,9 +151,9 @@ impl Simulated {
         }
     }
 
-    async fn kept(&self, call: Call) -> Result<Kept, Error> {
+    async fn kept(&self, call: Call) -> Result<StillHeld, Error> {
         match self.send(call).await? {
-            Said::Kept(kept) => Ok(kept),
+            Said::StillHeld(kept) => Ok(kept),
             _ => panic!("another answer"),
         }
     }
@@ -194,9 +194,9 @@ impl Inner {
     }
 
     /// The holder, where it is not asked who it is.
-    fn holder(&self, held: Held, by_key_alone: bool) -> Held {
+    fn holder(&self, held: Reservation, by_key_alone: bool) -> Reservation {
         let entry = self.entry(held.id).filter(|_| by_key_alone);
-        entry.map_or(held, |entry| Held { token: Token(entry.token), ..held })
+        entry.map_or(held, |entry| Reservation { token: Token(entry.token), ..held })
     }
 
     async fn carry_out(&self, call: Call) -> Said {
@@ -212,21 +212,21 @@ impl Inner {
                 if !self.makes(Mistake::LeaseNotExtended) {
                     self.put(held.id, change);
                 }
-                Said::Kept(kept)
+                Said::StillHeld(kept)
             }
             Call::Complete(held, answer, retention) => {
                 let kept = self.complete(held, &answer, retention);
                 if !self.makes(Mistake::AnswerNotSynced) {
                     self.sync();
                 }
-                Said::Kept(kept)
+                Said::StillHeld(kept)
             }
             Call::Release(held) => {
                 let (by_key, forgets) = (self.makes(Mistake::ReleaseByKeyAlone), self.makes(Mistake::AnswerReleased));
                 let held = self.holder(held, by_key || forgets);
                 let (kept, change) = entry::release(self.entry(held.id).as_ref(), held, self.now_ms());
                 self.put(held.id, if forgets { Change::Remove } else { change });
-                Said::Kept(kept)
+                Said::StillHeld(kept)
             }
             Call::Tidy => Said::Removed(self.tidy()),
         }
@@ -255,7 +255,7 @@ impl Inner {
         found
     }
 
-    fn complete(&self, held: Held, answer: &Answer, retention: Duration) -> Kept {
+    fn complete(&self, held: Reservation, answer: &Answer, retention: Duration) -> StillHeld {
         let replaces = self.makes(Mistake::AnswerReplaced);
         let held = self.holder(held, replaces || self.makes(Mistake::CompleteByKeyAlone));
         let mut before = self.entry(held.id);
@@ -297,15 +297,15 @@ impl Store for Simulated {
         })
     }
 
-    fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
+    fn extend(&self, held: Reservation, lease: Duration) -> Reply<'_, StillHeld> {
         Box::pin(self.kept(Call::Extend(held, lease)))
     }
 
-    fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
+    fn complete<'a>(&'a self, held: Reservation, answer: &'a Answer, retention: Duration) -> Reply<'a, StillHeld> {
         Box::pin(self.kept(Call::Complete(held, answer.clone(), retention)))
     }
 
-    fn release(&self, held: Held) -> Reply<'_, Kept> {
+    fn release(&self, held: Reservation) -> Reply<'_, StillHeld> {
         Box::pin(self.kept(Call::Release(held)))
     }
 

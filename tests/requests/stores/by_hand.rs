@@ -12,7 +12,7 @@ impl<T: Store + Settle> Both for T {}
 async fn see(store: &impl Both, id: Id) -> Option<ListedRequest> {
     let id_prefix: String = id.0.iter().map(|byte| format!("{byte:02x}")).collect();
     let listed = async |answered| {
-        let filter = ListFilter { id_prefix: id_prefix.clone(), answered, max: 10 };
+        let filter = ListFilter { id_prefix: id_prefix.clone(), includes_answered: answered, max: 10 };
         let requests = store.list(&filter).await.expect("the store is there");
         assert!(requests.len() <= 1, "{requests:?}");
         requests.first().copied()
@@ -31,7 +31,7 @@ fn state(seen: Option<ListedRequest>) -> Option<RequestStatus> {
 }
 
 /// A request that its holder has let go.
-async fn doubted(store: &impl Both, id: Id) -> Held {
+async fn doubted(store: &impl Both, id: Id) -> Reservation {
     reserved(store, &Wanted { lease: Duration::ZERO, on_in_doubt: OnInDoubt::Refuse, ..wanted(id, 1) }).await
 }
 
@@ -64,10 +64,10 @@ pub async fn request_in_doubt_is_answered_by_hand(store: &impl Both) {
     assert_eq!(store.extend(zombie, LONG).await, FENCED);
     assert_eq!(store.release(zombie).await, FENCED);
     assert_eq!(store.reserve(&wanted(id, 1)).await.map(answered), Ok(answer(201, "by hand")));
-    assert_eq!(store.reserve(&wanted(id, 2)).await, Ok(Found::Other), "it is still the same request");
+    assert_eq!(store.reserve(&wanted(id, 2)).await, Ok(Found::DifferentRequest), "it is still the same request");
     let kept_ms = see(store, id).await.expect("it is there").remembered_until_ms;
     assert!((kept_ms - until_ms).abs() < 5_000, "it is remembered for as long: {until_ms}, {kept_ms}");
-    assert_eq!(settle(store, id, Decision::Answer(answer(200, "second"))).await, Settled::Already);
+    assert_eq!(settle(store, id, Decision::Answer(answer(200, "second"))).await, Settled::AlreadyAnswered);
     assert_eq!(store.reserve(&wanted(id, 1)).await.map(answered), Ok(answer(201, "by hand")));
 }
 

@@ -13,7 +13,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ratchet::http::request::{Answer, AnswerBody, Fingerprint, Found, Held, Id, Kept, OnInDoubt, Store, Token, Wanted};
+use ratchet::http::request::{
+    Answer, AnswerBody, Fingerprint, Found, Id, OnInDoubt, Reservation, StillHeld, Store, Token, Wanted,
+};
 
 use ratchet::redis::Address;
 use ratchet::redis::requests::Requests;
@@ -39,7 +41,7 @@ pub fn new_id() -> Id {
 /// A new attempt to carry out `id`, which asks for `fingerprint`.
 pub fn wanted(id: Id, fingerprint: u8) -> Wanted {
     Wanted {
-        held: Held { id, token: Token(rand::random()) },
+        held: Reservation { id, token: Token(rand::random()) },
         fingerprint: Fingerprint([fingerprint; 32]),
         lease: LONG,
         retention: LONG,
@@ -61,7 +63,7 @@ pub const NEW: Found = Found::Reserved { taken_over: false };
 pub const TAKEN_OVER: Found = Found::Reserved { taken_over: true };
 
 /// Reserves, and has to.
-pub async fn reserved(store: &dyn Store, wanted: &Wanted) -> Held {
+pub async fn reserved(store: &dyn Store, wanted: &Wanted) -> Reservation {
     let found = store.reserve(wanted).await.expect("the store is there");
     assert!(matches!(found, Found::Reserved { .. }), "{found:?}");
     wanted.held
@@ -165,5 +167,5 @@ pub fn answered(found: Found) -> Answer {
 }
 
 /// What a store says to a holder who is none.
-pub const FENCED: Result<Kept, ratchet::http::request::Error> = Ok(Kept::Fenced);
-pub const KEPT: Result<Kept, ratchet::http::request::Error> = Ok(Kept::Yes);
+pub const FENCED: Result<StillHeld, ratchet::http::request::Error> = Ok(StillHeld::Fenced);
+pub const KEPT: Result<StillHeld, ratchet::http::request::Error> = Ok(StillHeld::Yes);

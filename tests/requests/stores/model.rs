@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ratchet::format::request::RequestEntry;
 use ratchet::http::request::entry::{self, Change};
 use ratchet::http::request::operator::{Decision, ListFilter, ListedRequest, Settle, Settled};
-use ratchet::http::request::{Answer, Error, Found, Held, Id, Kept, Reply, Store, Token, Wanted};
+use ratchet::http::request::{Answer, Error, Found, Id, Reply, Reservation, StillHeld, Store, Token, Wanted};
 
 #[derive(Default)]
 pub struct Model {
@@ -50,15 +50,15 @@ impl Store for Model {
         Box::pin(async { self.change(wanted.held.id, |entry, now| entry::reserve(entry, wanted, [0; 16], now)) })
     }
 
-    fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
+    fn extend(&self, held: Reservation, lease: Duration) -> Reply<'_, StillHeld> {
         Box::pin(async move { self.change(held.id, |entry, now| entry::extend(entry, held, lease, now)) })
     }
 
-    fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
+    fn complete<'a>(&'a self, held: Reservation, answer: &'a Answer, retention: Duration) -> Reply<'a, StillHeld> {
         Box::pin(async move { self.change(held.id, |entry, now| entry::complete(entry, held, answer, retention, now)) })
     }
 
-    fn release(&self, held: Held) -> Reply<'_, Kept> {
+    fn release(&self, held: Reservation) -> Reply<'_, StillHeld> {
         Box::pin(async move { self.change(held.id, |entry, now| entry::release(entry, held, now)) })
     }
 

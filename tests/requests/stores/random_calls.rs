@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ratchet::http::request::{AnswerBody, Fingerprint, Held, OnInDoubt, Store, Token, Wanted};
+use ratchet::http::request::{AnswerBody, Fingerprint, OnInDoubt, Reservation, Store, Token, Wanted};
 
 use super::model::Model;
 use super::{LONG, answer, new_id};
@@ -20,7 +20,7 @@ pub async fn compare(store: &dyn Store, count: usize) {
     let length = |random: &mut Random| if random.below(3) == 0 { Duration::ZERO } else { LONG };
     for number in 0..count {
         let pick = |random: &mut Random| random.below(3) as usize;
-        let held = Held { id: ids[pick(&mut random)], token: tokens[pick(&mut random)] };
+        let held = Reservation { id: ids[pick(&mut random)], token: tokens[pick(&mut random)] };
         let (said, expected) = match random.below(10) {
             0..5 => {
                 let wanted = Wanted {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use ratchet::http::request::operator::{Decision, ListFilter, RequestStatus, Settle, Settled};
-use ratchet::http::request::{Error, Found, Kept, OnInDoubt, Store, Token, Wanted};
+use ratchet::http::request::{Error, Found, OnInDoubt, StillHeld, Store, Token, Wanted};
 use ratchet::postgres::requests::Requests as Postgres;
 use ratchet::redis::Address;
 use ratchet::redis::requests::Requests as Redis;
@@ -125,7 +125,7 @@ fn documented_rights_are_enough() {
         assert_eq!(store.complete(first.held, &answer(200, "a"), LONG).await, KEPT);
         assert_eq!(store.reserve(&wanted(first.held.id, 1)).await.map(answered), Ok(answer(200, "a")));
         assert_eq!(store.tidy().await, Ok(0));
-        let filter = ListFilter { id_prefix: String::new(), answered: true, max: 10 };
+        let filter = ListFilter { id_prefix: String::new(), includes_answered: true, max: 10 };
         assert_eq!(store.list(&filter).await.expect("it may look").len(), 1);
         let forgotten = store.settle(first.held.id, &Decision::Forget, Token(rand::random())).await;
         assert_eq!(forgotten, Ok(Settled::Forgotten(RequestStatus::Answered)));
@@ -348,7 +348,7 @@ fn reservations_that_nobody_waited_for_are_taken_back() {
             let found = join_all(all.iter().map(|wanted| store.reserve(wanted))).await;
             assert!(found.iter().all(|found| *found == Ok(NEW)), "{name}: {found:?}");
             let released = join_all(all.iter().map(|wanted| store.release(wanted.held))).await;
-            assert!(released.iter().all(|released| *released == Ok(Kept::Yes)), "{name}: {released:?}");
+            assert!(released.iter().all(|released| *released == Ok(StillHeld::Yes)), "{name}: {released:?}");
             relay.set(Line::Silent);
             let soon = Duration::from_millis(200);
             let late = join_all(all.iter().map(|wanted| tokio::time::timeout(soon, store.reserve(wanted)))).await;
@@ -359,7 +359,7 @@ fn reservations_that_nobody_waited_for_are_taken_back() {
             };
             let releases = join_all(all.iter().map(|wanted| store.release(wanted.held)));
             let (released, ()) = futures_util::future::join(releases, clear).await;
-            assert!(released.iter().all(|released| *released == Ok(Kept::Yes)), "{name}: {released:?}");
+            assert!(released.iter().all(|released| *released == Ok(StillHeld::Yes)), "{name}: {released:?}");
             for first in &all {
                 let refusing = Wanted { on_in_doubt: OnInDoubt::Refuse, ..wanted(first.held.id, 1) };
                 assert_eq!(store.reserve(&refusing).await, Ok(NEW), "{name}");

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ratchet::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST};
 use ratchet::state::disk::{self, Files, Read};
-use ratchet::state::{BufferBound, Error, LoadBuffer, Memory, MemtableBounds, MemtableBudget, StateDir};
+use ratchet::state::{BufferBound, Error, LoadBuffer, Memory, MemtableBounds, MemtableBudget, StateSlot};
 
 use open::Simulated;
 
@@ -119,8 +119,8 @@ impl SimulatedDisk {
     }
 
     /// Names the folders of its stores.
-    pub fn state_dir(&self) -> StateDir {
-        StateDir::unlocked("/simulated".into())
+    pub fn state_slot(&self) -> StateSlot {
+        StateSlot::unlocked("/simulated".into())
     }
 
     /// The folders that hold anything.

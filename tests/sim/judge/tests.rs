@@ -382,7 +382,7 @@ fn stores_differing_from_the_changelog_are_caught() {
 #[test]
 fn damaged_store_on_a_simulated_disk_can_be_judged() {
     let disk = SimulatedDisk::new(Loads::default(), Memtables::UNBOUNDED);
-    let dir = disk.state_dir().task_dir(SHOP.name, &TopicPartition::new(SHOP.input, 0));
+    let dir = disk.state_slot().task_dir(SHOP.name, &TopicPartition::new(SHOP.input, 0));
     let mut store = Store::open(&dir, &disk.memory()).unwrap();
     let meta = StoreMeta {
         changelog_id: [1; 16],

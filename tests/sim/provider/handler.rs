@@ -89,7 +89,7 @@ impl Calls for HandlerCalls {
         self.process.wake(self.task);
     }
 
-    fn take(&mut self) -> Option<AttemptEnd> {
+    fn take_end(&mut self) -> Option<AttemptEnd> {
         if self.process.is_dead() {
             return None;
         }

@@ -152,7 +152,7 @@ impl Calls for Client {
         self.pump();
     }
 
-    fn take(&mut self) -> Option<AttemptEnd> {
+    fn take_end(&mut self) -> Option<AttemptEnd> {
         if self.process.is_dead() {
             return None;
         }

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use super::operator::{Decision, ListedRequest, RequestStatus, Settled};
-use super::{Answer, AnswerBody, Fingerprint, Found, Held, Id, Kept, OnInDoubt, Token, Wanted};
+use super::{Answer, AnswerBody, Fingerprint, Found, Id, OnInDoubt, Reservation, StillHeld, Token, Wanted};
 use crate::format::request::{RequestEntry, RequestState};
 
 /// What is to be done with an entry.
@@ -48,7 +48,7 @@ pub fn reserve(entry: Option<&RequestEntry>, wanted: &Wanted, run: [u8; 16], now
     };
     let Some(entry) = current(entry, now_ms) else { return put(false) };
     if Fingerprint(entry.fingerprint) != wanted.fingerprint {
-        return (Found::Other, Change::None);
+        return (Found::DifferentRequest, Change::None);
     }
     match &entry.state {
         RequestState::Answered(answer) => (Found::Answered(answer.clone()), Change::None),
@@ -68,13 +68,13 @@ fn is_at_work(lease_until_ms: i64, holder: [u8; 16], run: [u8; 16], now_ms: i64)
 }
 
 /// The holder goes on working.
-pub fn extend(entry: Option<&RequestEntry>, held: Held, lease: Duration, now_ms: i64) -> (Kept, Change) {
-    let Some(entry) = held_by(entry, held, now_ms) else { return (Kept::Fenced, Change::None) };
-    let RequestState::Reserved { run, .. } = entry.state else { return (Kept::Yes, Change::None) };
+pub fn extend(entry: Option<&RequestEntry>, held: Reservation, lease: Duration, now_ms: i64) -> (StillHeld, Change) {
+    let Some(entry) = held_by(entry, held, now_ms) else { return (StillHeld::Fenced, Change::None) };
+    let RequestState::Reserved { run, .. } = entry.state else { return (StillHeld::Yes, Change::None) };
     let lease_until_ms = after(now_ms, lease);
     let state = RequestState::Reserved { lease_until_ms, run };
     (
-        Kept::Yes,
+        StillHeld::Yes,
         Change::Put(RequestEntry {
             remembered_until_ms: entry.remembered_until_ms.max(lease_until_ms),
             state,
@@ -86,29 +86,29 @@ pub fn extend(entry: Option<&RequestEntry>, held: Held, lease: Duration, now_ms:
 /// The holder has an answer: it replaces the reservation, or an earlier answer whose body was cut off.
 pub fn complete(
     entry: Option<&RequestEntry>,
-    held: Held,
+    held: Reservation,
     answer: &Answer,
     retention: Duration,
     now_ms: i64,
-) -> (Kept, Change) {
-    let Some(entry) = held_by(entry, held, now_ms) else { return (Kept::Fenced, Change::None) };
+) -> (StillHeld, Change) {
+    let Some(entry) = held_by(entry, held, now_ms) else { return (StillHeld::Fenced, Change::None) };
     match &entry.state {
         RequestState::Answered(Answer { body: AnswerBody::Whole(_) | AnswerBody::Digest { .. }, .. }) => {
-            (Kept::Yes, Change::None)
+            (StillHeld::Yes, Change::None)
         }
         RequestState::Answered(_) | RequestState::Reserved { .. } => {
             let (remembered_until_ms, state) = (after(now_ms, retention), RequestState::Answered(answer.clone()));
-            (Kept::Yes, Change::Put(RequestEntry { remembered_until_ms, state, ..entry.clone() }))
+            (StillHeld::Yes, Change::Put(RequestEntry { remembered_until_ms, state, ..entry.clone() }))
         }
     }
 }
 
 /// The holder has not carried it out, or wants it to be carried out again.
-pub fn release(entry: Option<&RequestEntry>, held: Held, now_ms: i64) -> (Kept, Change) {
+pub fn release(entry: Option<&RequestEntry>, held: Reservation, now_ms: i64) -> (StillHeld, Change) {
     match held_by(entry, held, now_ms) {
-        Some(RequestEntry { state: RequestState::Reserved { .. }, .. }) => (Kept::Yes, Change::Remove),
+        Some(RequestEntry { state: RequestState::Reserved { .. }, .. }) => (StillHeld::Yes, Change::Remove),
         // It has done so in between: a result that the service itself has written stays.
-        Some(_) | None => (Kept::Fenced, Change::None),
+        Some(_) | None => (StillHeld::Fenced, Change::None),
     }
 }
 
@@ -140,7 +140,7 @@ pub fn settle(
         {
             (Settled::UnderWay { lease_until_ms: *lease_until_ms }, Change::None)
         }
-        (RequestState::Answered(_), Decision::Answer(_)) => (Settled::Already, Change::None),
+        (RequestState::Answered(_), Decision::Answer(_)) => (Settled::AlreadyAnswered, Change::None),
         (RequestState::Answered(_), Decision::Forget) => (Settled::Forgotten(RequestStatus::Answered), Change::Remove),
         (RequestState::Reserved { .. }, Decision::Forget) => {
             (Settled::Forgotten(RequestStatus::InDoubt), Change::Remove)
@@ -153,6 +153,6 @@ pub fn settle(
 }
 
 /// The entry, if it is this holder's.
-fn held_by(entry: Option<&RequestEntry>, held: Held, now_ms: i64) -> Option<&RequestEntry> {
+fn held_by(entry: Option<&RequestEntry>, held: Reservation, now_ms: i64) -> Option<&RequestEntry> {
     current(entry, now_ms).filter(|entry| Token(entry.token) == held.token)
 }

@@ -58,7 +58,7 @@ pub struct Token(pub [u8; 16]);
 
 /// A reservation that one has, or believes to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Held {
+pub struct Reservation {
     /// The request.
     pub id: Id,
     /// The token that it was reserved with.
@@ -79,7 +79,7 @@ pub enum OnInDoubt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The request, and the token to reserve it with. A token is used for one attempt only.
-    pub held: Held,
+    pub held: Reservation,
     /// What it asks for.
     pub fingerprint: Fingerprint,
     /// How long the reservation is good for unless it is extended.
@@ -105,12 +105,12 @@ pub enum Found {
     /// Its former holder's lease is over, and nobody is to take it over ([`OnInDoubt::Refuse`]).
     InDoubt,
     /// The key stands for a request that asks for something else.
-    Other,
+    DifferentRequest,
 }
 
 /// What a store says to the holder of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum StillHeld {
     /// It was the reservation's holder, and it is done.
     Yes,
     /// It is not the reservation's holder any more: nothing was changed.
@@ -153,14 +153,14 @@ pub trait Store: Send + Sync {
     fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found>;
 
     /// Extends a reservation's lease to `lease` from now on.
-    fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept>;
+    fn extend(&self, held: Reservation, lease: Duration) -> Reply<'_, StillHeld>;
 
     /// Remembers the answer for `retention` from now on. An answer that this holder has completed already is replaced
     /// only if its body was cut off.
-    fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept>;
+    fn complete<'a>(&'a self, held: Reservation, answer: &'a Answer, retention: Duration) -> Reply<'a, StillHeld>;
 
     /// Forgets a request that was not carried out, or is to be carried out again.
-    fn release(&self, held: Held) -> Reply<'_, Kept>;
+    fn release(&self, held: Reservation) -> Reply<'_, StillHeld>;
 
     /// Removes some of what has been remembered for long enough; how many. Zero: nothing is left for now.
     fn tidy(&self) -> Reply<'_, usize>;

@@ -16,7 +16,7 @@ pub struct ListFilter {
     /// The first digits of their ids, in lower-case hexadecimal; empty for all requests.
     pub id_prefix: String,
     /// Whether answered requests are listed too.
-    pub answered: bool,
+    pub includes_answered: bool,
     /// The most requests that are listed.
     pub max: usize,
 }
@@ -24,7 +24,7 @@ pub struct ListFilter {
 impl ListFilter {
     /// Whether this request passes the filter.
     pub fn matches(&self, request: &ListedRequest) -> bool {
-        (self.answered || request.state != RequestStatus::Answered)
+        (self.includes_answered || request.state != RequestStatus::Answered)
             && crate::format::hex(&request.id.0).starts_with(&self.id_prefix)
     }
 
@@ -90,7 +90,8 @@ pub enum Settled {
     /// It is forgotten; its former status.
     Forgotten(RequestStatus),
     /// It has an answer already, which stays.
-    Already,
+    #[serde(rename = "already")]
+    AlreadyAnswered,
     /// Its lease lasts, so its holder may be at work on it: nothing was changed.
     UnderWay {
         /// The end of the lease, in milliseconds since the Unix epoch.
@@ -106,7 +107,7 @@ impl Settled {
         match self {
             Self::Answered => "answered",
             Self::Forgotten(_) => "forgotten",
-            Self::Already => "already",
+            Self::AlreadyAnswered => "already",
             Self::UnderWay { .. } => "under_way",
             Self::Unknown => "unknown",
         }

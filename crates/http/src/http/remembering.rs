@@ -21,7 +21,7 @@ use super::problem;
 use super::serve::Shared;
 use super::shares::Share;
 use crate::format;
-use crate::request::{Answer, AnswerBody, BY_HAND, Held};
+use crate::request::{Answer, AnswerBody, BY_HAND, Reservation};
 
 /// Marks a replayed response; the name is Stripe's.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -116,11 +116,11 @@ pub(super) struct DigestedBody {
     length: u64,
     /// The data for remembering the digest at the end: the response, the reservation, and the count of the work. `None`
     /// once that has begun, or if the body broke off.
-    pending_digest: Option<(Answer, Held, Arc<Shared>, WorkGuard)>,
+    pending_digest: Option<(Answer, Reservation, Arc<Shared>, WorkGuard)>,
 }
 
 impl DigestedBody {
-    pub fn new(body: Body, answer: Answer, held: Held, shared: Arc<Shared>) -> Self {
+    pub fn new(body: Body, answer: Answer, held: Reservation, shared: Arc<Shared>) -> Self {
         let work_guard = shared.at_work.begin_digest();
         Self { body, digest: Sha256::new(), length: 0, pending_digest: Some((answer, held, shared, work_guard)) }
     }

@@ -4,7 +4,7 @@
 //! out to its end: a client that disconnects must not interrupt it. If the client is gone, the request becomes a task
 //! of its own.
 //!
-//! A reservation ([`Held`]) lasts for a lease; its holder extends the lease while the service is at work. An [`Answer`]
+//! A reservation ([`Reservation`]) lasts for a lease; its holder extends the lease while the service is at work. An [`Answer`]
 //! is what the store remembers of a response, and a replay is that response, sent again. A [`Share`] is the part of a
 //! bound that one request takes.
 
@@ -32,7 +32,7 @@ use super::shares::{Limit, Peer, Share};
 use super::time::Surroundings;
 use super::{key, remembering};
 use crate::format;
-use crate::request::{Answer, AnswerBody, Error, Fingerprint, Found, Held, Id, Store, Wanted};
+use crate::request::{Answer, AnswerBody, Error, Fingerprint, Found, Id, Reservation, Store, Wanted};
 
 /// The first and the longest pause before a request that waits for another process asks the store again.
 const RESERVE_PAUSE: Duration = Duration::from_millis(20);
@@ -266,7 +266,7 @@ pub(super) struct GuardedRequest {
 /// The next step for a request after the store's reply.
 enum NextAction {
     /// Carry it out, under this reservation.
-    CarryOut(Held),
+    CarryOut(Reservation),
     /// Send this response.
     Respond(Box<Response<Body>>),
     /// Pass it to the service although the store is down.
@@ -308,7 +308,7 @@ impl GuardedRequest {
 
     /// Reserves the request or finds its response. If another request under its key is at work, waits for that one.
     async fn reserve(&self) -> NextAction {
-        let held = Held { id: self.id, token: self.shared.surroundings.token() };
+        let held = Reservation { id: self.id, token: self.shared.surroundings.token() };
         let problem = match self.reserve_or_wait(held).await {
             Ok(Found::Reserved { taken_over }) => {
                 if taken_over {
@@ -323,7 +323,7 @@ impl GuardedRequest {
                 Ok(replayed) => return NextAction::Respond(Box::new(replayed)),
                 Err(problem) => problem,
             },
-            Ok(Found::Other) => Problem::OtherRequest,
+            Ok(Found::DifferentRequest) => Problem::OtherRequest,
             Ok(Found::InDoubt) => Problem::InDoubt(self.id),
             Ok(Found::InProgress) => Problem::InProgress,
             Err(error) => return self.reservation_failed(held, &error),
@@ -333,7 +333,7 @@ impl GuardedRequest {
 
     /// Asks the store to reserve the request, and asks again while another holder is at work on it, for as long as
     /// `settings.wait`. Returns the store's last reply.
-    pub async fn reserve_or_wait(&self, held: Held) -> Result<Found, Error> {
+    pub async fn reserve_or_wait(&self, held: Reservation) -> Result<Found, Error> {
         let Shared { settings, surroundings, .. } = &*self.shared;
         let deadline = surroundings.now() + settings.wait;
         let mut pause = RESERVE_PAUSE;
@@ -374,13 +374,13 @@ impl GuardedRequest {
     }
 
     /// The reservation to ask the store for.
-    pub fn wanted(&self, held: Held) -> Wanted {
+    pub fn wanted(&self, held: Reservation) -> Wanted {
         let Settings { lease, retention, on_in_doubt, .. } = self.shared.settings;
         Wanted { held, fingerprint: self.fingerprint, lease, retention, on_in_doubt }
     }
 
     /// Handles a store that has failed to reserve the request.
-    fn reservation_failed(&self, held: Held, error: &Error) -> NextAction {
+    fn reservation_failed(&self, held: Reservation, error: &Error) -> NextAction {
         match error {
             Error::Full(_) => self.shared.log_store_full(error),
             _ => tracing::warn!(request = %self.id.short(), %error, "a request could not be reserved"),
@@ -399,7 +399,7 @@ impl GuardedRequest {
     }
 
     /// Adds the reservation to the request, for the service.
-    fn add_reservation(&self, held: Held, request: &mut Request<Body>) {
+    fn add_reservation(&self, held: Reservation, request: &mut Request<Body>) {
         request.extensions_mut().insert(held);
         if let Some(name) = &self.shared.settings.reservation_header {
             let text = format!("{}.{}", format::hex(&held.id.0), format::hex(&held.token.0));

@@ -1,6 +1,6 @@
 //! Carries a request out: runs the service, extends the lease meanwhile, and remembers the response.
 //!
-//! A reservation ([`Held`]) lasts for a lease; if the lease is not extended in time, another holder may take over the
+//! A reservation ([`Reservation`]) lasts for a lease; if the lease is not extended in time, another holder may take over the
 //! request, and this one is *fenced*: the store refuses its changes. An [`Answer`] is what the store remembers of a
 //! response. A request is in doubt if nobody knows whether the service has carried it out.
 
@@ -30,7 +30,7 @@ use super::remembering::DigestedBody;
 use super::serve::{GuardedRequest, Shared};
 use super::settings::Disposition;
 use super::shares::{Limit, Peer, Share};
-use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt, Reply};
+use crate::request::{Answer, AnswerBody, Error, Found, Id, OnInDoubt, Reply, Reservation, StillHeld};
 
 /// The lease is extended every `lease / EXTENSIONS_PER_LEASE`.
 const EXTENSIONS_PER_LEASE: u32 = 3;
@@ -101,7 +101,7 @@ impl GuardedRequest {
     /// Has the service carry out the reserved request.
     pub async fn run_reserved<S, R>(
         self,
-        held: Held,
+        held: Reservation,
         inner: S,
         request: Request<Body>,
     ) -> Result<Response<Body>, S::Error>
@@ -150,7 +150,7 @@ impl GuardedRequest {
     }
 
     /// Extends the lease for as long as this is polled. Sets `is_extending` while an extension is under way.
-    async fn extend_lease(&self, held: Held, is_extending: &AtomicBool) -> std::convert::Infallible {
+    async fn extend_lease(&self, held: Reservation, is_extending: &AtomicBool) -> std::convert::Infallible {
         let Shared { settings, store, surroundings, .. } = &*self.shared;
         loop {
             surroundings.sleep(settings.lease / EXTENSIONS_PER_LEASE).await;
@@ -158,8 +158,8 @@ impl GuardedRequest {
             let extended = self.shared.in_time(store.extend(held, settings.lease)).await;
             is_extending.store(false, Ordering::Relaxed);
             match extended {
-                Ok(Kept::Yes) => {}
-                Ok(Kept::Fenced) => {
+                Ok(StillHeld::Yes) => {}
+                Ok(StillHeld::Fenced) => {
                     tracing::warn!(
                         request = %self.id.short(),
                         "a request that is at work has lost its reservation, perhaps because its lease was not \
@@ -175,7 +175,7 @@ impl GuardedRequest {
     /// Remembers the response with its whole body, before it is sent.
     async fn remember_whole(
         &self,
-        held: Held,
+        held: Reservation,
         parts: Parts,
         read: BodySoFar,
         trailers: Option<HeaderMap>,
@@ -189,24 +189,24 @@ impl GuardedRequest {
         let answer = self.shared.remembered_answer(&parts, body);
         let response = Response::from_parts(parts, Body::with_ready(whole, trailers, None));
         match self.remember(held, &answer).await {
-            Ok(Kept::Yes) => with_outcome(Outcome::Done, response),
+            Ok(StillHeld::Yes) => with_outcome(Outcome::Done, response),
             // Boxed, as for a large response: otherwise a rare case would enlarge every request's future, which is
             // moved.
-            Ok(Kept::Fenced) => Box::pin(self.answer_fenced(&answer, response)).await,
+            Ok(StillHeld::Fenced) => Box::pin(self.answer_fenced(&answer, response)).await,
             Err(error) => self.not_remembered(&error, response),
         }
     }
 
     /// Remembers that the request was answered before the response is sent, and its digest at the end.
-    async fn remember_large(&self, held: Held, parts: Parts, read: BodySoFar, rest: Body) -> Response<Body> {
+    async fn remember_large(&self, held: Reservation, parts: Parts, read: BodySoFar, rest: Body) -> Response<Body> {
         let answer = self.shared.remembered_answer(&parts, AnswerBody::CutOff);
         let body = Body::with_ready(read.into_bytes(), None, Some(rest));
         match self.remember(held, &answer).await {
-            Ok(Kept::Yes) => {
+            Ok(StillHeld::Yes) => {
                 let digested = DigestedBody::new(body, answer, held, Arc::clone(&self.shared));
                 with_outcome(Outcome::Done, Response::from_parts(parts, Body::stream(digested)))
             }
-            Ok(Kept::Fenced) => Box::pin(self.answer_fenced(&answer, Response::from_parts(parts, body))).await,
+            Ok(StillHeld::Fenced) => Box::pin(self.answer_fenced(&answer, Response::from_parts(parts, body))).await,
             Err(error) => self.not_remembered(&error, Response::from_parts(parts, body)),
         }
     }
@@ -222,7 +222,7 @@ impl GuardedRequest {
     }
 
     /// Remembers the response; retries for `store_wait`.
-    async fn remember(&self, held: Held, answer: &Answer) -> Result<Kept, Error> {
+    async fn remember(&self, held: Reservation, answer: &Answer) -> Result<StillHeld, Error> {
         let Shared { settings, store, .. } = &*self.shared;
         self.shared.retry(|| store.complete(held, answer, settings.retention)).await
     }
@@ -231,7 +231,7 @@ impl GuardedRequest {
     /// request's: this client gets it, too, if it arrives within the wait. If the other holder is gone without a
     /// response, this holder's response is remembered.
     async fn answer_fenced(&self, answer: &Answer, response: Response<Body>) -> Response<Body> {
-        let held = Held { id: self.id, token: self.shared.surroundings.token() };
+        let held = Reservation { id: self.id, token: self.shared.surroundings.token() };
         match self.reserve_or_wait(held).await {
             Ok(Found::Answered(first)) => {
                 // Only one of the two responses is held in memory.
@@ -241,12 +241,12 @@ impl GuardedRequest {
                 self.shared.replay(&first, self.peer).unwrap_or_else(|_| Problem::InProgress.response())
             }
             Ok(Found::Reserved { .. }) => match self.remember(held, answer).await {
-                Ok(Kept::Yes) => with_outcome(Outcome::Done, response),
-                Ok(Kept::Fenced) => Problem::InProgress.response(),
+                Ok(StillHeld::Yes) => with_outcome(Outcome::Done, response),
+                Ok(StillHeld::Fenced) => Problem::InProgress.response(),
                 Err(error) => self.not_remembered(&error, response),
             },
             Ok(Found::InProgress) => Problem::InProgress.response(),
-            Ok(Found::InDoubt | Found::Other) => Problem::InDoubt(self.id).response(),
+            Ok(Found::InDoubt | Found::DifferentRequest) => Problem::InDoubt(self.id).response(),
             Err(error) => self.not_remembered(&error, response),
         }
     }
@@ -254,7 +254,7 @@ impl GuardedRequest {
 
 impl Shared {
     /// Ends the reservation of a request that may have been carried out: at once, or after the grace.
-    async fn settle_in_doubt(self: &Arc<Self>, held: Held, state: ServiceState) -> Outcome {
+    async fn settle_in_doubt(self: &Arc<Self>, held: Reservation, state: ServiceState) -> Outcome {
         let settings = &self.settings;
         match (state, settings.on_in_doubt) {
             // If the request were carried out again now, it would run in parallel to the call that was given up.
@@ -269,12 +269,12 @@ impl Shared {
     }
 
     /// Releases a reservation; if the store fails, retries in the background.
-    pub async fn release(self: &Arc<Self>, held: Held) {
+    pub async fn release(self: &Arc<Self>, held: Reservation) {
         self.change_last(held, move |shared| shared.store.release(held)).await;
     }
 
     /// Makes the lease of a request that nobody works on any more end after `length`.
-    async fn end_lease_after(self: &Arc<Self>, held: Held, length: Duration) {
+    async fn end_lease_after(self: &Arc<Self>, held: Reservation, length: Duration) {
         self.change_last(held, move |shared| shared.store.extend(held, length)).await;
     }
 
@@ -282,8 +282,8 @@ impl Shared {
     /// store fails, the change is retried in the background; if the retries fail too, the lease expires unchanged.
     async fn change_last(
         self: &Arc<Self>,
-        held: Held,
-        change: impl Fn(&Self) -> Reply<'_, Kept> + Send + Sync + 'static,
+        held: Reservation,
+        change: impl Fn(&Self) -> Reply<'_, StillHeld> + Send + Sync + 'static,
     ) {
         let log_failure = move |changed| {
             if let Err(error) = changed {
@@ -306,7 +306,7 @@ impl Shared {
 
     /// Calls the store, and retries for `store_wait` while that may help. The last attempt begins within that time, and
     /// may take as long as any other.
-    async fn retry<'a>(&self, call: impl Fn() -> Reply<'a, Kept> + Sync) -> Result<Kept, Error> {
+    async fn retry<'a>(&self, call: impl Fn() -> Reply<'a, StillHeld> + Sync) -> Result<StillHeld, Error> {
         let Shared { settings, surroundings, .. } = self;
         let deadline = surroundings.now() + settings.store_wait;
         let mut pause = RETRY_PAUSE;

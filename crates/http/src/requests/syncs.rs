@@ -186,7 +186,7 @@ mod tests {
     //! Goal: no caller gets an outcome that must be synced before its sync has ended.
 
     use super::*;
-    use crate::request::{Answer, Kept};
+    use crate::request::{Answer, StillHeld};
 
     fn id(number: u8) -> Id {
         Id([number; 32])
@@ -200,7 +200,7 @@ mod tests {
     fn wait(syncs: &mut Syncs, number: u8) -> oneshot::Receiver<Result<Outcome, Error>> {
         let (reply_to, received) = oneshot::channel();
         if let Some((reply_to, outcome)) =
-            syncs.defer(ReplyTiming::Synced(id(number)), reply_to, Outcome::Kept(Kept::Yes))
+            syncs.defer(ReplyTiming::Synced(id(number)), reply_to, Outcome::StillHeld(StillHeld::Yes))
         {
             reply_to.send(outcome).unwrap();
         }

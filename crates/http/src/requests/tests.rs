@@ -27,7 +27,7 @@ fn wait<T>(work: impl Future<Output = T>) -> T {
 
 fn wanted(id: u8, token: u8) -> Wanted {
     Wanted {
-        held: Held { id: Id([id; 32]), token: Token([token; 16]) },
+        held: Reservation { id: Id([id; 32]), token: Token([token; 16]) },
         fingerprint: Fingerprint([0; 32]),
         lease: LONG,
         retention: LONG,
@@ -54,12 +54,12 @@ fn responses_outlive_the_process_and_leases_do_not() {
     for wanted in [&answered, &reserved, &doubted] {
         assert_eq!(wait(store.reserve(wanted)), Ok(Found::Reserved { taken_over: false }));
     }
-    assert_eq!(wait(store.complete(answered.held, &answer("a"), LONG)), Ok(Kept::Yes));
+    assert_eq!(wait(store.complete(answered.held, &answer("a"), LONG)), Ok(StillHeld::Yes));
     drop(store);
     let store = Requests::open(&dir).unwrap();
     assert_eq!(wait(store.reserve(&wanted(1, 2))), Ok(Found::Answered(answer("a"))));
     assert_eq!(wait(store.reserve(&wanted(2, 2))), Ok(Found::Reserved { taken_over: true }));
-    assert_eq!(wait(store.complete(reserved.held, &answer("late"), LONG)), Ok(Kept::Fenced));
+    assert_eq!(wait(store.complete(reserved.held, &answer("late"), LONG)), Ok(StillHeld::Fenced));
     let refusing = Wanted { on_in_doubt: OnInDoubt::Refuse, ..wanted(3, 2) };
     assert_eq!(wait(store.reserve(&refusing)), Ok(Found::InDoubt));
 }
@@ -76,7 +76,7 @@ fn operators_decisions_outlive_the_process() {
         let refusing = Wanted { on_in_doubt: OnInDoubt::Refuse, ..*wanted };
         assert_eq!(wait(store.reserve(&refusing)), Ok(Found::Reserved { taken_over: false }));
     }
-    let all = ListFilter { id_prefix: String::new(), answered: true, max: 10 };
+    let all = ListFilter { id_prefix: String::new(), includes_answered: true, max: 10 };
     let states = |store: &Requests| -> Vec<_> {
         wait(store.list(&all)).unwrap().iter().map(|seen| (seen.id.0[0], seen.state)).collect()
     };
@@ -110,10 +110,10 @@ fn crash_loses_nothing_written_and_revives_nothing_older() {
     for id in 0..=120 {
         assert_eq!(wait(store.reserve(&wanted(id, 1))), Ok(Found::Reserved { taken_over: false }));
         if !is_released(id) {
-            assert_eq!(wait(store.complete(wanted(id, 1).held, &answer, LONG)), Ok(Kept::Yes));
+            assert_eq!(wait(store.complete(wanted(id, 1).held, &answer, LONG)), Ok(StillHeld::Yes));
         }
         if let Some(earlier) = id.checked_sub(RELEASED_AFTER).filter(|earlier| is_released(*earlier)) {
-            assert_eq!(wait(store.release(wanted(earlier, 1).held)), Ok(Kept::Yes));
+            assert_eq!(wait(store.release(wanted(earlier, 1).held)), Ok(StillHeld::Yes));
         }
         for file in std::fs::read_dir(dir.join(DATABASE_DIR)).unwrap().map(|file| file.unwrap().path()) {
             // The file may be gone by now.
@@ -197,12 +197,12 @@ fn released_and_expired_requests_leave_nothing_behind() {
         let wanted = wanted(id, 1);
         assert_eq!(wait(store.reserve(&wanted)), Ok(Found::Reserved { taken_over: false }));
         match id % 4 {
-            0 => assert_eq!(wait(store.release(wanted.held)), Ok(Kept::Yes)),
-            1 => assert_eq!(wait(store.complete(wanted.held, &answer("kept"), LONG)), Ok(Kept::Yes)),
-            2 => assert_eq!(wait(store.complete(wanted.held, &answer("over"), Duration::ZERO)), Ok(Kept::Yes)),
+            0 => assert_eq!(wait(store.release(wanted.held)), Ok(StillHeld::Yes)),
+            1 => assert_eq!(wait(store.complete(wanted.held, &answer("kept"), LONG)), Ok(StillHeld::Yes)),
+            2 => assert_eq!(wait(store.complete(wanted.held, &answer("over"), Duration::ZERO)), Ok(StillHeld::Yes)),
             _ => {
-                assert_eq!(wait(store.extend(wanted.held, LONG * 2)), Ok(Kept::Yes));
-                assert_eq!(wait(store.complete(wanted.held, &answer("over"), Duration::ZERO)), Ok(Kept::Yes));
+                assert_eq!(wait(store.extend(wanted.held, LONG * 2)), Ok(StillHeld::Yes));
+                assert_eq!(wait(store.complete(wanted.held, &answer("over"), Duration::ZERO)), Ok(StillHeld::Yes));
             }
         }
     }
@@ -230,7 +230,7 @@ fn damaged_entry_is_removed_when_it_expires() {
     let (expired, kept) = (wanted(2, 1), wanted(3, 1));
     for (wanted, retention) in [(&expired, Duration::ZERO), (&kept, LONG)] {
         assert_eq!(wait(store.reserve(wanted)), Ok(Found::Reserved { taken_over: false }));
-        assert_eq!(wait(store.complete(wanted.held, &answer("a"), retention)), Ok(Kept::Yes));
+        assert_eq!(wait(store.complete(wanted.held, &answer("a"), retention)), Ok(StillHeld::Yes));
     }
     drop(store);
     let db = DB::open(&options::request_options(), dir.join(DATABASE_DIR)).unwrap();
@@ -268,7 +268,7 @@ fn removal_time_of_an_earlier_release_is_replaced() {
     let store = Requests::open(&dir).unwrap();
     let taken_over = wanted(1, 2);
     assert_eq!(wait(store.reserve(&taken_over)), Ok(Found::Reserved { taken_over: true }));
-    assert_eq!(wait(store.complete(taken_over.held, &answer("a"), LONG)), Ok(Kept::Yes));
+    assert_eq!(wait(store.complete(taken_over.held, &answer("a"), LONG)), Ok(StillHeld::Yes));
     drop(store);
     let db = DB::open(&options::request_options(), dir.join(DATABASE_DIR)).unwrap();
     let keys: Vec<_> = db.iterator(IteratorMode::Start).map(|item| item.unwrap().0).collect();
@@ -317,7 +317,7 @@ fn store_at_its_bound_still_serves_known_requests() {
         Ok(found) => {
             assert_eq!(found, Found::Reserved { taken_over: false });
             let retention = if is_kept(*id) { LONG } else { Duration::ZERO };
-            assert_eq!(wait(store.complete(wanted(*id, 1).held, &answer, retention)), Ok(Kept::Yes));
+            assert_eq!(wait(store.complete(wanted(*id, 1).held, &answer, retention)), Ok(StillHeld::Yes));
             false
         }
         Err(error) => {
@@ -330,8 +330,8 @@ fn store_at_its_bound_still_serves_known_requests() {
     for id in (0..first_refused).filter(|id| is_kept(*id)) {
         assert_eq!(wait(store.reserve(&wanted(id, 2))), Ok(Found::Answered(answer.clone())), "{id}");
     }
-    assert_eq!(wait(store.extend(at_work.held, LONG)), Ok(Kept::Yes));
-    assert_eq!(wait(store.complete(at_work.held, &answer, LONG)), Ok(Kept::Yes), "a known request");
+    assert_eq!(wait(store.extend(at_work.held, LONG)), Ok(StillHeld::Yes));
+    assert_eq!(wait(store.complete(at_work.held, &answer, LONG)), Ok(StillHeld::Yes), "a known request");
     assert_eq!(wait(store.check()), Ok(()));
     assert!(matches!(wait(store.reserve(&wanted(first_refused, 1))), Err(Error::Full(_))));
     wait_until_due();

@@ -21,7 +21,7 @@ use super::syncs::ReplyTiming;
 use super::{Operation, Outcome};
 use crate::format::request::{RequestEntry, RequestState};
 use crate::request::entry::{self, Change};
-use crate::request::{Error, Found, Held, Id, Kept, OnInDoubt, Wanted};
+use crate::request::{Error, Found, Id, OnInDoubt, Reservation, StillHeld, Wanted};
 
 /// The pause before a database that failed is reopened, and between attempts to reopen one whose disk was full.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
@@ -372,7 +372,7 @@ fn reply_timing(operation: &Operation, outcome: &Outcome, is_late: bool) -> Repl
             ReplyTiming::Synced(wanted.held.id)
         }
         (Operation::Reserve(_), Outcome::Found(Found::Reserved { .. })) if is_late => ReplyTiming::AllSynced,
-        (Operation::Complete(held, ..), Outcome::Kept(Kept::Yes)) => ReplyTiming::Synced(held.id),
+        (Operation::Complete(held, ..), Outcome::StillHeld(StillHeld::Yes)) => ReplyTiming::Synced(held.id),
         (Operation::Settle(id, ..), _) => ReplyTiming::Synced(*id),
         (Operation::Check, _) => ReplyTiming::AllSynced,
         _ => ReplyTiming::Now,
@@ -455,13 +455,13 @@ impl OpenBatch<'_> {
     /// Makes a change that only the holder of a reservation may make, by this rule.
     fn change(
         &mut self,
-        held: Held,
-        rule: impl FnOnce(Option<&RequestEntry>, i64) -> (Kept, Change),
+        held: Reservation,
+        rule: impl FnOnce(Option<&RequestEntry>, i64) -> (StillHeld, Change),
     ) -> Result<Outcome, Error> {
         let before = self.entry(held.id)?;
         let (kept, change) = rule(before.as_ref(), self.now_ms);
         self.write(held.id, before, change)?;
-        Ok(Outcome::Kept(kept))
+        Ok(Outcome::StillHeld(kept))
     }
 
     /// Adds a change of an entry to the batch; `before` is the entry until now.

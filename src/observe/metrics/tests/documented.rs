@@ -18,7 +18,7 @@ fn all() -> String {
     route.answered("done");
     route.upstream_answered(Duration::from_millis(7));
     route.upstream_failed("late");
-    metrics.store().asked("reserve", Duration::from_millis(1), false);
+    metrics.store().call_ended("reserve", Duration::from_millis(1), false);
     metrics.store().bytes(7);
     metrics.store().bytes_max(8);
     metrics.bound("at_work_max", 8).used(3);

@@ -22,7 +22,7 @@ fn function_that_blocks_its_thread_is_reported_although_no_timeout_ends_it() {
         }
     };
     assert_eq!(blocking.0, 1);
-    assert!(engine.calls.take().is_none(), "its timeout has passed, but nothing could end it");
+    assert!(engine.calls.take_end().is_none(), "its timeout has passed, but nothing could end it");
     release.send(()).expect("it waits to be released");
     assert!(matches!(engine.next(), EngineEvent::Over(..)));
     assert_eq!(engine.calls.blocked(), None);
@@ -42,6 +42,6 @@ fn function_that_awaits_is_not_reported_as_blocking() {
     while engine.calls.blocked().is_some() {
         std::thread::sleep(SECOND / 100);
     }
-    assert!(engine.calls.take().is_none(), "it is still running");
+    assert!(engine.calls.take_end().is_none(), "it is still running");
     assert!(matches!(engine.next(), EngineEvent::Over(..)));
 }

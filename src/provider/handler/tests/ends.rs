@@ -172,7 +172,7 @@ fn number_of_concurrent_functions_is_bounded_and_each_function_ends() {
     }
     let (mut ends, since) = (VecDeque::new(), Instant::now());
     while ends.len() < 40 {
-        ends.extend(calls.take());
+        ends.extend(calls.take_end());
         assert!(since.elapsed() < PATIENCE, "{} outcomes were reported", ends.len());
     }
     assert_eq!(MOST.load(Ordering::SeqCst), 8);

@@ -43,8 +43,8 @@ fn fill_store(dir: &Path) -> Requests {
             assert_eq!(wait(store.reserve(&wanted)), Ok(Found::Reserved { taken_over: false }));
             match id % 5 {
                 3 => {}
-                4 => assert_eq!(wait(store.release(wanted.held)), Ok(Kept::Yes)),
-                _ => assert_eq!(wait(store.complete(wanted.held, &answer_of(id), DAY)), Ok(Kept::Yes)),
+                4 => assert_eq!(wait(store.release(wanted.held)), Ok(StillHeld::Yes)),
+                _ => assert_eq!(wait(store.complete(wanted.held, &answer_of(id), DAY)), Ok(StillHeld::Yes)),
             }
         }
         last = Some(store);
