@@ -62,7 +62,7 @@ impl Network for Client {
     }
 
     fn drive(&mut self, brokers: &mut Brokers, wait: Duration) -> bool {
-        let before = brokers.event_count();
+        let before = brokers.progress_count();
         let until = time(self.now() + wait);
         loop {
             if self.process.is_dead() {
@@ -77,7 +77,7 @@ impl Network for Client {
             if self.hear(brokers) {
                 self.act(brokers);
             }
-            if was_due || brokers.event_count() != before || self.process.now() >= until {
+            if was_due || brokers.progress_count() != before || self.process.now() >= until {
                 return false;
             }
             let next = brokers.next_tick().map_or(until, |at| time(at).min(until));

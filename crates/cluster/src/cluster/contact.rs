@@ -95,13 +95,13 @@ impl Contact {
         self.attempts.load(Ordering::Relaxed)
     }
 
-    /// Some broker has answered.
+    /// Notes that some broker has answered.
     pub fn note_response(&self) {
         let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.heard_ms.fetch_max(ms.max(1), Ordering::Relaxed);
     }
 
-    /// The first answer on a connection to this address.
+    /// Notes the first answer on a connection to this address: whoever waits to connect to it may do so at once.
     pub fn note_first_response(&self, address: &str) {
         self.note_response();
         if self.tried().addresses.remove(address).is_some() {
@@ -152,7 +152,7 @@ impl Contact {
         self.changed.notify_all();
     }
 
-    /// An attempt is made.
+    /// Counts an attempt to open a connection.
     pub fn count_attempt(&self) {
         self.attempts.fetch_add(1, Ordering::Relaxed);
     }

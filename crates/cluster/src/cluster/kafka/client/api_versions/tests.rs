@@ -32,9 +32,9 @@ impl Network for Net {
     fn drive(&mut self, brokers: &mut Brokers, wait: Duration) -> bool {
         let world = &mut *self.0.lock().unwrap();
         std::mem::swap(&mut world.brokers, brokers);
-        let (until, event_count) = (world.now + wait, world.brokers.event_count());
+        let (until, progress_count) = (world.now + wait, world.brokers.progress_count());
         world.settle();
-        while world.brokers.event_count() == event_count && world.now < until {
+        while world.brokers.progress_count() == progress_count && world.now < until {
             world.now = world.brokers.next_tick().map_or(until, |at| at.min(until));
             world.settle();
         }

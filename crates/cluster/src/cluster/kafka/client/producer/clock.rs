@@ -33,9 +33,9 @@ impl Clock {
         self.now
     }
 
-    /// Counts a record, and reads the clock if it is time to. Returns whether the clock was read.
+    /// Counts a record, and reads the clock if enough were counted since the last reading. Returns whether it was read.
     #[inline]
-    pub fn count_record(&mut self, network: &dyn Network) -> bool {
+    pub fn read_if_due(&mut self, network: &dyn Network) -> bool {
         if self.records_left > 0 {
             self.records_left -= 1;
             return false;
@@ -87,7 +87,7 @@ mod tests {
         for _ in 0..3 {
             std::thread::sleep(READING_INTERVAL_MAX * 2);
             let before = Instant::now();
-            assert!(clock.count_record(&network) && clock.now() >= before);
+            assert!(clock.read_if_due(&network) && clock.now() >= before);
         }
         assert!(clock.wall_ms() > 1_700_000_000_000);
     }

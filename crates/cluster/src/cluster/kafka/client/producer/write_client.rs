@@ -33,7 +33,7 @@ const FIRST_DRIVE_BYTES: usize = 64 << 10;
 const DRIVE_INTERVAL_MIN: Duration = Duration::from_millis(1);
 /// How many records of [`WriteClient::send_all`] are handed over at a time.
 const RUN_RECORDS: usize = 256;
-/// How long to wait for newer metadata if a topic does not seem to have a partition.
+/// How long to wait for newer metadata if a topic does not seem to have the partition that is written to.
 const PARTITION_WAIT: Duration = Duration::from_secs(2);
 
 /// The message about a partition that the topic does not have, in librdkafka's words.
@@ -127,7 +127,7 @@ impl WriteClient {
     pub fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
         let to = (message.topic, message.partition);
         let slot = self.slot(to)?;
-        let clock_was_read = self.clock.count_record(&*self.network);
+        let clock_was_read = self.clock.read_if_due(&*self.network);
         let record = NewRecord {
             timestamp: message.timestamp.unwrap_or(self.clock.wall_ms()),
             key: message.key,
@@ -320,10 +320,10 @@ impl WriteClient {
             Some(next) => next.saturating_duration_since(self.clock.now()).min(wait),
             None => wait,
         };
-        let before = self.brokers.event_count();
+        let before = self.brokers.progress_count();
         self.network.drive(&mut self.brokers, wait);
         self.drive_writer();
-        self.brokers.event_count() != before
+        self.brokers.progress_count() != before
     }
 
     /// Lets the writer process the responses, and queue the next requests.

@@ -1,5 +1,5 @@
-//! A channel to a broker for one [`Purpose`](super::types::Purpose) (fetching, producing, all else): its connection if it is
-//! open, or the time at which it may be opened again.
+//! A channel to a broker for one [`Purpose`](super::types::Purpose) (fetching, producing, all else): its connection if
+//! it is open, or the time at which it may be opened again.
 
 use std::io::IoSlice;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! The channels of [`Brokers`]: opens and closes their connections, and reports the outcomes of their requests.
 //!
-//! A channel belongs to a broker and a [`Purpose`]: together they are its key. A link is the number of one connection of a
-//! channel: a connection that is opened anew has another number. The edge carries out the operations on sockets.
+//! A channel belongs to a broker and a [`Purpose`]: together they are its key. A link is the number of one connection
+//! of a channel: a connection that is opened anew has another number. The edge carries out the operations on sockets.
 
 use std::time::{Duration, Instant};
 
@@ -108,7 +108,7 @@ impl Brokers {
             channel.mute(until);
         }
         let has_metadata = metadata_response.is_some();
-        self.event_count += u64::from(became_ready || has_metadata || self.events.len() > events_before);
+        self.progress_count += u64::from(became_ready || has_metadata || self.events.len() > events_before);
         let metadata_result = metadata_response.map_or(Ok(()), |response| self.apply_metadata(response, now));
         if metadata_result.is_err() {
             self.metadata.request_failed(now, &self.settings, &mut self.random);
@@ -179,7 +179,7 @@ impl Brokers {
             },
         );
         tracing::debug!(node = key.0, "{reason}");
-        self.event_count += 1;
+        self.progress_count += 1;
         if let Some(kind) = fault.kind {
             self.trouble = Some(Trouble { kind, address: open.address, message: fault.reason });
         }
@@ -257,8 +257,8 @@ impl Brokers {
         }
     }
 
-    /// A broker with a ready [`Purpose::Control`] connection. If no such connection is ready, one is opened, unless another
-    /// attempt started a short while ago. `avoided` is a broker whose responses did not help: the next broker's
+    /// A broker with a ready [`Purpose::Control`] connection. If no such connection is ready, one is opened, unless
+    /// another attempt started a short while ago. `avoided` is a broker whose responses did not help: the next broker's
     /// connection is opened even while the connection to `avoided` is ready.
     pub(super) fn pick_node(&mut self, avoided: Option<i32>, now: Instant) -> Option<i32> {
         if avoided.is_some() {

@@ -5,9 +5,9 @@
 //! [`super::edge::Edge`] or a simulation, drives it: it carries out the operations, and calls [`Brokers::tick`] when it
 //! is due.
 //!
-//! - A connection is opened on demand, one for each [`Purpose`], and opened again after it broke, with exponential backoff
-//!   and jitter. It is closed after nine minutes without use: the broker would close it after ten, and a request sent
-//!   at that moment would be lost.
+//! - A connection is opened on demand, one for each broker and [`Purpose`], and opened again after it broke, with
+//!   exponential backoff and jitter. It is closed after nine minutes without use: the broker would close it after ten,
+//!   and a request sent at that moment would be lost.
 //! - Metadata is requested when an unknown leader is looked up, when a leader is doubted, when a connection to a broker
 //!   breaks, and by age. If a broker's responses do not help, the next request goes to another broker. While none of
 //!   the known brokers can be reached, the bootstrap addresses are attempted again (as in KIP-899).
@@ -51,9 +51,10 @@ pub struct Brokers {
     settings: Arc<Settings>,
     hosts: Hosts,
     metadata: Metadata,
-    /// By the broker's number and the use.
+    /// By the broker's number and the purpose. A channel is the place of a connection, and stays when that is opened
+    /// anew.
     channels: BTreeMap<(i32, Purpose), Channel>,
-    /// The connections in use, and the channel of each.
+    /// The open connections, each with the key of its channel. A link is the number of one connection.
     links: BTreeMap<Link, (i32, Purpose)>,
     /// Operations that the edge has not taken yet.
     acts: VecDeque<Act>,
@@ -61,23 +62,23 @@ pub struct Brokers {
     events: VecDeque<Event>,
     pool: Pool,
     random: StdRng,
-    /// See [`Brokers::trouble`].
+    /// The last problem that a person has to fix: see [`Brokers::trouble`].
     trouble: Option<Trouble>,
-    /// See [`Brokers::failure`].
+    /// Why a connection failed last, for messages: see [`Brokers::failure`].
     failure: Option<String>,
     /// Whether a caller of [`Brokers::any_node`] found no ready connection.
     is_seeking: bool,
-    /// The last broker to which a connection was opened because any broker was wanted.
+    /// The broker that was tried last when any broker would do.
     last_candidate: Option<i32>,
     next_request: u64,
     next_link: u64,
-    /// See [`Brokers::event_count`].
-    event_count: u64,
+    /// See [`Brokers::progress_count`].
+    progress_count: u64,
     /// The latest time that was passed in.
     clock: Option<Instant>,
     /// The time of the last tick.
     ticked_at: Option<Instant>,
-    /// Dropped together with this value, which the edge notices.
+    /// The edge holds a [`Weak`] reference to it, and so notices that this value was dropped.
     identity: Arc<()>,
 }
 
@@ -119,7 +120,7 @@ impl Brokers {
             last_candidate: None,
             next_request: 0,
             next_link: 0,
-            event_count: 0,
+            progress_count: 0,
             clock: None,
             ticked_at: None,
             identity: Arc::new(()),
@@ -183,8 +184,8 @@ impl Brokers {
         channel.is_ready(now).then(|| channel.versions()).flatten()
     }
 
-    /// Whether the connection to `node` for `purpose` is not ready now, after it was lost or could not be opened; or
-    /// whether the latest metadata does not contain the node.
+    /// Whether the connection to `node` for `purpose` is not ready now, after it was lost or could not be opened. If
+    /// none was ever wanted: whether the latest metadata lacks the node.
     pub fn is_failing(&self, node: i32, purpose: Purpose) -> bool {
         let channel = self.channels.get(&(node, purpose));
         channel.map_or_else(|| self.hosts.address(node).is_none(), Channel::is_failing)
@@ -217,8 +218,8 @@ impl Brokers {
         })
     }
 
-    /// The number of any broker with a ready [`Purpose::Control`] connection; negative for a bootstrap address. If no such
-    /// connection is ready, one is opened: call again at the next tick.
+    /// The number of any broker with a ready [`Purpose::Control`] connection; negative for a bootstrap address. If no
+    /// such connection is ready, one is opened: call again at the next tick.
     pub fn any_node(&mut self, now: Instant) -> Option<i32> {
         self.advance_clock(now);
         let node = self.pick_node(None, now);
@@ -258,25 +259,25 @@ impl Brokers {
         self.trouble.as_ref()
     }
 
-    /// Why the last connection broke or could not be opened, for the error of a caller whose wait times out; `None`
-    /// once metadata has arrived since.
+    /// Why a connection last broke or could not be opened, for the message of a timeout; `None` if metadata has arrived
+    /// since then.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// The latest time for the next [`Brokers::tick`]; if it has passed, the tick is due at once. `None` before the
-    /// first tick, which the caller makes on its own.
+    /// The time by which [`Brokers::tick`] must be called next; if it has passed, at once. `None` if nothing is due,
+    /// and before the first tick, which the caller makes on its own.
     pub fn next_tick(&self) -> Option<Instant> {
         let (ticked_at, clock) = (self.ticked_at?, self.clock?);
         if self.metadata.has_unscheduled_lookup() {
             return Some(clock);
         }
         let metadata_at = self.metadata.next_request_at(&self.settings);
-        let seeks_any = self.is_seeking || metadata_at.is_some_and(|at| at <= ticked_at);
+        let wants_any_broker = self.is_seeking || metadata_at.is_some_and(|at| at <= ticked_at);
         let channel_times = self
             .channels
             .iter()
-            .flat_map(|((_, purpose), channel)| channel.tick_times(seeks_any && *purpose == Purpose::Control));
+            .flat_map(|((_, purpose), channel)| channel.tick_times(wants_any_broker && *purpose == Purpose::Control));
         channel_times.chain(metadata_at).filter(|at| *at > ticked_at).min()
     }
 
@@ -316,8 +317,8 @@ impl Brokers {
         }
     }
 
-    /// Reports that a connection could not be opened, or is broken: refused, reset, closed by the broker. `reason` is a
-    /// sentence in which the broker is "it". A link that is not (or no longer) in use is ignored.
+    /// Reports that a connection could not be opened, or is broken: reset, say, or closed by the broker. `reason`
+    /// refers to the broker as "it": "it closed the connection". A link that is not (or no longer) in use is ignored.
     pub fn broke(&mut self, link: Link, reason: &str, now: Instant) {
         self.advance_clock(now);
         self.handle_loss(link, Fault::temporary(reason), false, now);
@@ -349,7 +350,8 @@ impl Brokers {
         }
     }
 
-    /// Reports that `bytes` of the output were written, or may have been written.
+    /// Reports that the socket, or TLS before it, has taken this many bytes of the output: from now on they may reach
+    /// the broker.
     pub fn written(&mut self, link: Link, bytes: usize, now: Instant) {
         self.advance_clock(now);
         self.with_channel(link, now, |channel, shared| channel.written(bytes, shared));
@@ -372,8 +374,8 @@ impl Brokers {
 
     /// A counter that rises whenever something has happened that a client may wait for: a response has arrived (to a
     /// request for metadata, too), or a connection became ready or broke.
-    pub fn event_count(&self) -> u64 {
-        self.event_count
+    pub fn progress_count(&self) -> u64 {
+        self.progress_count
     }
 
     /// Whether [`Brokers::next_event`] would return an event.

@@ -29,7 +29,7 @@ use self::inbox::{Frame, Inbox};
 use self::outbox::{Outbox, Owner};
 pub(super) use self::pool::Pool;
 pub use self::request::{Body, Request, Segment, Segments};
-pub(super) use self::throttle::duration as throttle;
+pub(super) use self::throttle::duration as throttle_duration;
 pub use self::versions::Versions;
 use super::brokers::{RequestId, Settings, TroubleKind};
 use super::login::{self, Dialogue, Login, LoginError, NoToken};
@@ -49,8 +49,8 @@ mod versions;
 /// requests, and not on all connections at once (as Kafka's own clients do).
 const RENEWAL_THOUSANDTHS: std::ops::Range<u64> = 850..950;
 
-/// The shortest lifetime of a login that is respected, in milliseconds: with shorter ones the connection would do
-/// nothing but renew its login, and Kafka's brokers refuse to renew a login within a second of the last one.
+/// A login whose lifetime is shorter is treated as if it lived this long, in milliseconds: otherwise the connection
+/// would do nothing but renew its login, and Kafka's brokers refuse to renew a login within a second of the last one.
 const LIFETIME_MS_MIN: u64 = 1_200;
 
 /// The interval at which the connection checks for a token.
@@ -61,7 +61,7 @@ const TOKEN_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 pub(super) struct Fault {
     /// The kind of trouble, if a person has to fix it.
     pub kind: Option<TroubleKind>,
-    /// What happened: the broker is "it". Never contains a secret.
+    /// What happened, in words that refer to the broker as "it". Never contains a secret.
     pub reason: String,
 }
 
@@ -300,7 +300,7 @@ impl Connection {
                 match response.ok_or_else(|| Fault::protocol("it sent a malformed list of versions"))? {
                     versions::VersionsResponse::Offered(versions, throttle_ms) => {
                         self.versions = versions;
-                        self.throttle = self.throttle.max(throttle(throttle_ms));
+                        self.throttle = self.throttle.max(throttle_duration(throttle_ms));
                     }
                     versions::VersionsResponse::RetryWith(version) => return self.request_versions(version, shared),
                     versions::VersionsResponse::Refused(error) => {

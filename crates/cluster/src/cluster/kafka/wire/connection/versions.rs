@@ -7,7 +7,7 @@ use super::fields::{Fields, put, put_no_tags};
 
 /// ApiVersions' API key.
 pub const API_VERSIONS: i16 = 18;
-/// The version of the first request.
+/// The version of the first request, and the first version whose requests and responses have the flexible encoding.
 pub const FIRST_VERSION: i16 = 3;
 /// The name by which the client identifies its software; letters, digits, dots and dashes (KIP-511).
 const SOFTWARE: &str = "ratchet";
@@ -82,7 +82,7 @@ pub fn read_response(body: &[u8], version: i16) -> Option<VersionsResponse> {
         _ => (version >= FIRST_VERSION, version),
     };
     let mut fields = Fields::new(body, is_flexible);
-    // The error, which is known.
+    // Skips the error, which was read above.
     fields.reader.i16()?;
     let (versions, throttle_ms) = match error {
         0 => read_offer(&mut fields, response_version)?,

@@ -7,7 +7,7 @@ use super::super::brokers::TroubleKind;
 pub(super) struct Failure {
     /// The kind of trouble, if a person has to fix it.
     pub kind: Option<TroubleKind>,
-    /// A sentence in which the broker is "it".
+    /// A sentence that refers to the broker as "it".
     pub reason: String,
 }
 

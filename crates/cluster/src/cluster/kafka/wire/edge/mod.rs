@@ -102,12 +102,12 @@ impl Edge {
     /// Like [`Edge::drive`], for several clients of one thread. The connections of a dropped client are closed; those
     /// of a client that is merely not among `clients` stay open.
     pub fn drive_all(&mut self, clients: &mut [&mut Brokers], wait: Duration) -> bool {
-        let before: Vec<u64> = clients.iter().map(|brokers| brokers.event_count()).collect();
+        let before: Vec<u64> = clients.iter().map(|brokers| brokers.progress_count()).collect();
         let has_news = |clients: &[&mut Brokers]| {
             clients
                 .iter()
                 .zip(&before)
-                .any(|(brokers, before)| brokers.event_count() != *before || brokers.has_events())
+                .any(|(brokers, before)| brokers.progress_count() != *before || brokers.has_events())
         };
         let mut now = clock();
         let until = now.checked_add(wait);

@@ -47,7 +47,8 @@ pub struct Opening {
     /// The addresses that were not attempted yet.
     remaining: std::vec::IntoIter<SocketAddr>,
     keepalive: bool,
-    /// Why the attempt at the last address failed, or why there is none: a sentence in which the broker is "it".
+    /// Why the attempt at the last address failed, or why there is none: a sentence that refers to the broker
+    /// as "it".
     reason: Option<String>,
 }
 
@@ -139,7 +140,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// When the attempt to open the connection may be made; `None` if it was made already.
+    /// The admission of the attempt to open the connection, with the time from which on it may be made; `None` if it
+    /// was made already.
     pub fn admission(&self) -> Option<Admitted> {
         match self.socket {
             Socket::Waiting(admitted) => Some(admitted),

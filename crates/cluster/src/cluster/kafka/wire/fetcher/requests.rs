@@ -2,6 +2,8 @@
 //!
 //! A *slot* is what the fetcher knows of one partition. A slot's *turn* is a number that changes whenever responses to
 //! its earlier requests must no longer count.
+//!
+//! `mistakes::is_on` switches on a deliberate mistake, in tests only.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

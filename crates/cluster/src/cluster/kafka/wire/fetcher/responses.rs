@@ -3,6 +3,8 @@
 //! A *slot* is what the fetcher knows of one partition, by a number. A partition is requested *alone* by a request for
 //! nothing else, whose response shows whether the leader has records to return. To *probe* an offset is to request it
 //! alone, to learn whether there is a record with this offset (see `fetcher`, "A gap at the end").
+//!
+//! `mistakes::is_on` switches on a deliberate mistake, in tests only.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

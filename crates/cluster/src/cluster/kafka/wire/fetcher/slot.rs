@@ -9,6 +9,8 @@
 //!   last offset is *probed*: requested alone, to see whether there is a record after all.
 //! - The *epoch before* an offset is the leader epoch of the batch before it, or of the leader that reported the gap
 //!   before it. A leader is asked whether it still holds everything up to there (see `epochs`).
+//!
+//! `mistakes::is_on` switches on a deliberate mistake, in tests only.
 
 use std::collections::VecDeque;
 use std::time::Instant;

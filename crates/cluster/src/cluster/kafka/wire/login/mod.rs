@@ -60,8 +60,8 @@ pub enum Login {
         /// The password.
         password: String,
     },
-    /// OAUTHBEARER, with the token that is valid when a connection begins to log in: [`Login::with_current_token`] turns this into
-    /// [`Login::Bearer`].
+    /// OAUTHBEARER, with the token that is valid when a connection begins to log in: [`Login::with_current_token`]
+    /// turns this into [`Login::Bearer`].
     OAuth(Arc<Tokens>),
     /// OAUTHBEARER with this token.
     Bearer(Arc<Token>),

@@ -56,7 +56,7 @@ const LENGTH_END: usize = 12;
 const CHECKED_FROM: usize = 21;
 /// The batch format that is read and written.
 const MAGIC: i8 = 2;
-/// No producer, no timestamp, no sequence.
+/// What stands for no producer, no timestamp, or no sequence.
 pub const UNSET: i64 = -1;
 
 const CODEC_BITS: i16 = 0x07;

@@ -1,4 +1,4 @@
-//! Unpacks batches within a bound, since producers determine to how many bytes a few kilobytes unpack.
+//! Unpacks batches within a bound, since a producer can send a few kilobytes that unpack to gigabytes.
 
 use std::fmt;
 use std::io::Read;
@@ -58,13 +58,13 @@ impl fmt::Debug for Unpacked {
 pub struct BoundedUnpacker {
     bytes_max: usize,
     /// zstd's context, kept for the next batch, since a new one would need much memory.
-    zstd: Option<zstd_safe::DCtx<'static>>,
+    zstd_context: Option<zstd_safe::DCtx<'static>>,
 }
 
 impl BoundedUnpacker {
     /// Allows each batch at most `bytes_max` unpacked bytes.
     pub fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, zstd: None }
+        Self { bytes_max, zstd_context: None }
     }
 }
 
@@ -83,18 +83,18 @@ impl Unpack for BoundedUnpacker {
             Codec::Gzip => read_all(flate2::bufread::MultiGzDecoder::new(bytes), bytes.len(), max),
             Codec::Lz4 => read_all(lz4_flex::frame::FrameDecoder::new(bytes), bytes.len(), max),
             Codec::Snappy => snappy(bytes, max),
-            Codec::Zstd => self.zstd(bytes),
+            Codec::Zstd => self.unpack_zstd(bytes),
         };
         unpacked.map(Unpacked::new)
     }
 }
 
 impl BoundedUnpacker {
-    fn zstd(&mut self, bytes: &[u8]) -> Result<Vec<u8>, UnpackError> {
-        let mut context = self.zstd.take().or_else(zstd_safe::DCtx::try_create).ok_or(UnpackError::NoRoom)?;
+    fn unpack_zstd(&mut self, bytes: &[u8]) -> Result<Vec<u8>, UnpackError> {
+        let mut context = self.zstd_context.take().or_else(zstd_safe::DCtx::try_create).ok_or(UnpackError::NoRoom)?;
         let unpacked = zstd(&mut context, bytes, self.bytes_max)?;
         // The context is not kept after an error: it would continue the damaged frame.
-        self.zstd = Some(context);
+        self.zstd_context = Some(context);
         Ok(unpacked)
     }
 }
@@ -109,8 +109,8 @@ fn read_all(from: impl Read, packed_bytes: usize, max: usize) -> Result<Vec<u8>,
     if unpacked.len() > max { Err(UnpackError::TooLarge) } else { Ok(unpacked) }
 }
 
-/// The blocks after the head that Java's snappy library writes, each preceded by its length; `None` if the bytes do not
-/// begin with such a head.
+/// Strips the head that Java's snappy library (xerial) writes, which leaves blocks, each preceded by its length; `None`
+/// if the bytes do not begin with such a head.
 pub fn strip_xerial(bytes: &[u8]) -> Option<&[u8]> {
     bytes.strip_prefix(&XERIAL_MAGIC)?.get(XERIAL_VERSIONS.len()..)
 }
@@ -150,13 +150,13 @@ fn snappy(bytes: &[u8], max: usize) -> Result<Vec<u8>, UnpackError> {
 fn zstd(context: &mut zstd_safe::DCtx<'_>, bytes: &[u8], max: usize) -> Result<Vec<u8>, UnpackError> {
     const ROOM_MIN: usize = 1 << 10;
     let content_bytes = zstd_safe::get_frame_content_size(bytes).map_err(|_| UnpackError::Damaged)?;
-    let guess = bytes.len().saturating_mul(RATIO_GUESS).max(ROOM_MIN);
-    let guess = content_bytes.map_or(guess, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-    if content_bytes.is_some() && guess > max {
+    let first_size = bytes.len().saturating_mul(RATIO_GUESS).max(ROOM_MIN);
+    let first_size = content_bytes.map_or(first_size, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    if content_bytes.is_some() && first_size > max {
         return Err(UnpackError::TooLarge);
     }
     let mut from = zstd_safe::InBuffer::around(bytes);
-    let (mut unpacked, mut len) = (vec![0; guess.min(max)], 0);
+    let (mut unpacked, mut len) = (vec![0; first_size.min(max)], 0);
     loop {
         let mut to = zstd_safe::OutBuffer::around(unpacked.get_mut(len..).unwrap_or_default());
         let hint = context.decompress_stream(&mut to, &mut from).map_err(|_| UnpackError::Damaged)?;

@@ -84,7 +84,7 @@ pub(super) enum BatchOutcome {
     Abort,
     /// The writer can no longer be used.
     Fenced,
-    /// A permission has to be granted, or a setting corrected: what [`RequestOutcome`] calls so too.
+    /// A permission has to be granted, or a setting corrected.
     Denied,
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::super::brokers::{Brokers, Purpose, RequestId};
-use super::super::connection::throttle;
+use super::super::connection::throttle_duration;
 use super::super::messages::produce::{Partition as PartitionResponse, Response};
 use super::super::mistakes::{Mistake, is_on};
 use super::super::records::{BatchBuilder, BatchProducer, Batches, BoundedUnpacker, Codec, Unpack};
@@ -43,7 +43,7 @@ impl Writer {
                 return self.handle_produce_failure(id, request, true, &malformed.to_string(), brokers, now);
             }
         };
-        if let Some(throttle) = throttle(response.throttle_ms) {
+        if let Some(throttle) = throttle_duration(response.throttle_ms) {
             brokers.mute(request.node, Purpose::Produce, now + throttle);
         }
         for sent in &request.batches {
