@@ -63,7 +63,7 @@ impl AtWork {
         self.0.requests.used()
     }
 
-    /// The shares of requests, and of bodies.
+    /// What the clients have taken of the bound on requests, and of that on bodies.
     pub fn shares(&self) -> [&Arc<Shares>; 2] {
         [&self.0.requests, &self.0.bodies]
     }

@@ -61,8 +61,8 @@ impl Idempotency {
         self
     }
 
-    /// Whether a key also belongs to one host, the one that the request names: for several services that are told apart
-    /// by their hosts. `false` by default, so that a client may repeat a request under another of the service's host
+    /// Whether each host that requests name (`Host`) has keys of its own: for several services that are told apart by
+    /// their hosts. `false` by default, so that a client may repeat a request under another of the service's host
     /// names.
     pub fn by_host(mut self, by_host: bool) -> Self {
         self.settings.by_host = by_host;
@@ -119,16 +119,16 @@ impl Idempotency {
     /// Fields of JSON bodies that are not part of the fingerprint, such as `sent_at` or `meta.attempt`.
     ///
     /// # Errors
-    /// A field is not written in this form.
+    /// A field is not a path of names separated by dots.
     pub fn fingerprint_except<'a>(mut self, fields: impl IntoIterator<Item = &'a str>) -> Result<Self, path::Error> {
         let steps = |field: &str| Path::parse(&format!("value.{field}")).map(|path| path.steps);
         self.settings.fingerprint_except = fields.into_iter().map(steps).collect::<Result<_, _>>()?;
         Ok(self)
     }
 
-    /// The headers of responses that are remembered, instead of `Content-Type`, `Content-Encoding`, `Content-Language`,
-    /// `ETag`, `Link`, `Location`, `Access-Control-Allow-Credentials`, `Access-Control-Allow-Origin` and
-    /// `Access-Control-Expose-Headers`.
+    /// Which headers of a response are remembered. This replaces the default list: `Content-Type`, `Content-Encoding`,
+    /// `Content-Language`, `ETag`, `Link`, `Location`, `Access-Control-Allow-Credentials`,
+    /// `Access-Control-Allow-Origin` and `Access-Control-Expose-Headers`.
     pub fn remembered_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
         self.settings.remembered_headers = names.into_iter().collect();
         self
@@ -155,9 +155,9 @@ impl Idempotency {
         self
     }
 
-    /// How long a request stays reserved once nobody waits for its service any more ([`GivenUp`](super::GivenUp)); 60 s
-    /// by default. The service may still be at work, so requests under the key are answered as if it were. After that
-    /// the request is in doubt.
+    /// How long a request stays reserved after the call to its service was abandoned ([`GivenUp`](super::GivenUp)). The
+    /// service may still be at work, so further requests under the key are answered as if it were (409). After that
+    /// time the request is in doubt. 60 s by default.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.settings.grace = grace;
         self
@@ -188,12 +188,14 @@ impl Idempotency {
         self
     }
 
-    /// How many requests under a key may be at work at once, in this layer and its clones: 1024 by default. More are
-    /// refused with 503. A request continues when its client is gone, so a bound on connections does not bound
-    /// requests. If a request has a [`Peer`](super::Peer) among its extensions, its client cannot take the whole bound:
-    /// it may take another part only if, with that part, it has no more than is still free. So one client alone gets
-    /// half of the bound, and the next one half of the rest. The same goes for
-    /// [`bodies_bytes_max`](Self::bodies_bytes_max).
+    /// How many requests under a key may be at work (in progress) at once, in this layer and its clones: 1024 by
+    /// default. More are refused with 503. A request continues when its client is gone, so a bound on connections does
+    /// not bound requests.
+    ///
+    /// If a request has a [`Peer`](super::Peer) among its extensions, its client cannot take the whole bound: another
+    /// request of the client is accepted only if the client, with it, has at most as many requests at work as the bound
+    /// then still has free. So one client alone gets half of the bound, and the next client half of the rest. The same
+    /// rule holds for the bytes of [`bodies_bytes_max`](Self::bodies_bytes_max).
     pub fn at_work_max(mut self, requests: usize) -> Self {
         self.settings.at_work_max = requests;
         self
@@ -224,9 +226,10 @@ impl Idempotency {
         self
     }
 
-    /// Statuses with which the service says that it has done nothing: these responses are not remembered, and the next
-    /// request is carried out, even with [`OnInDoubt::Refuse`]. None by default; statuses below 400 are ignored. A
-    /// response that has [`NotRun`](super::NotRun) among its extensions needs no such status.
+    /// Statuses with which the service says that it has done nothing: such a response is not remembered, and its
+    /// request's reservation is released, so that the next request under the key is carried out, even with
+    /// [`OnInDoubt::Refuse`]. None by default; statuses below 400 are ignored. A response that has
+    /// [`NotRun`](super::NotRun) among its extensions needs no such status.
     pub fn released(mut self, statuses: impl IntoIterator<Item = StatusCode>) -> Self {
         self.settings.released = statuses.into_iter().collect();
         self
@@ -244,7 +247,8 @@ impl Idempotency {
         self.at_work.requests()
     }
 
-    /// The shares of requests at work, and of bodies.
+    /// What the clients have taken of [`at_work_max`](Self::at_work_max), and of
+    /// [`bodies_bytes_max`](Self::bodies_bytes_max).
     #[doc(hidden)]
     pub fn shares(&self) -> [&Arc<Shares>; 2] {
         self.at_work.shares()

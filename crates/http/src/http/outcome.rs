@@ -99,8 +99,8 @@ pub struct GivenUp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotRun;
 
-/// Marks a response of the layer's own, neither the service's nor a remembered one: it says why a request was not
-/// carried out, or why its response is missing.
+/// Marks a response that the layer, or a proxy, has made itself, neither the service's nor a remembered one: it says
+/// why a request was not carried out, or why its response is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnResponse;
 

@@ -4,9 +4,9 @@
 //! out to its end: a client that disconnects must not interrupt it. If the client is gone, the request becomes a task
 //! of its own.
 //!
-//! A reservation ([`Reservation`]) lasts for a lease; its holder extends the lease while the service is at work. An [`Answer`]
-//! is what the store remembers of a response, and a replay is that response, sent again. A [`Share`] is the part of a
-//! bound that one request takes.
+//! A reservation ([`Reservation`]) lasts for a lease; its holder extends the lease while the service is at work. An
+//! [`Answer`] is what the store remembers of a response, and a replay is that response, sent again. A [`Share`] is the
+//! part of a bound that one request takes.
 
 use std::fmt;
 use std::pin::pin;

@@ -1,8 +1,8 @@
 //! Carries a request out: runs the service, extends the lease meanwhile, and remembers the response.
 //!
-//! A reservation ([`Reservation`]) lasts for a lease; if the lease is not extended in time, another holder may take over the
-//! request, and this one is *fenced*: the store refuses its changes. An [`Answer`] is what the store remembers of a
-//! response. A request is in doubt if nobody knows whether the service has carried it out.
+//! A reservation ([`Reservation`]) lasts for a lease; if the lease is not extended in time, another holder may take
+//! over the request, and this one is *fenced*: the store refuses its changes. An [`Answer`] is what the store remembers
+//! of a response. A request is in doubt if nobody knows whether the service has carried it out.
 
 use std::any::Any;
 use std::ops::ControlFlow;
@@ -34,18 +34,19 @@ use crate::request::{Answer, AnswerBody, Error, Found, Id, OnInDoubt, Reply, Res
 
 /// The lease is extended every `lease / EXTENSIONS_PER_LEASE`.
 const EXTENSIONS_PER_LEASE: u32 = 3;
-/// The first and the longest pause before a failed change of a reservation is retried.
+/// The first pause before a failed change of a reservation is retried; each further one is twice as long.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// The longest such pause.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// How the service's run of a request ended.
 enum RunEnd<E> {
-    /// With a response that must be remembered whole: its head, its body, and its trailers if it has any.
+    /// With a response that was read whole: its head, its body, and its trailers if it has any.
     Whole(Parts, BodySoFar, Option<HeaderMap>),
     /// With a response whose body is too large to be remembered whole, or is a stream: its head, the part of the body
     /// that was read, and the rest.
     Large(Parts, BodySoFar, Body),
-    /// With a response that is not remembered: the next request is carried out.
+    /// With a response that is not remembered: if the request is repeated, it is carried out again.
     Released(Response<Body>),
     /// The service may have carried the request out, but gave no response that can be remembered.
     InDoubt(ServiceResult<E>, ServiceState),
@@ -60,7 +61,8 @@ enum ServiceState {
     GivenUp,
 }
 
-/// The part of a response's body that was read, counted among all bodies until it is sent or dropped.
+/// The part of a response's body that was read. Until it is sent or dropped, its bytes count against the bound on all
+/// bodies together.
 struct BodySoFar {
     /// Pieces are joined as they arrive, as in a request's body.
     bytes: BytesMut,
@@ -110,7 +112,8 @@ impl GuardedRequest {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        let awaitable = self.shared.awaitable_requests.begin(self.id);
+        // Until this is dropped, repetitions of the request wait for it.
+        let awaitable_request = self.shared.awaitable_requests.begin(self.id);
         let is_extending = AtomicBool::new(false);
         let mut extending = pin!(self.extend_lease(held, &is_extending));
         let end = tokio::select! {
@@ -144,8 +147,8 @@ impl GuardedRequest {
                 result.into_result().map(|response| with_outcome(outcome, response))
             }
         };
-        // Repeated requests that wait for this one ask the store now.
-        drop(awaitable);
+        // The repetitions that wait for this request ask the store now.
+        drop(awaitable_request);
         response
     }
 
@@ -172,7 +175,7 @@ impl GuardedRequest {
         }
     }
 
-    /// Remembers the response with its whole body, before it is sent.
+    /// Remembers a response that was read whole, before it is sent.
     async fn remember_whole(
         &self,
         held: Reservation,
@@ -181,7 +184,8 @@ impl GuardedRequest {
         trailers: Option<HeaderMap>,
     ) -> Response<Body> {
         let whole = read.into_bytes();
-        // Trailers are not remembered, but gRPC has its status there: without them, the body would be another response.
+        // Trailers are not remembered. A replay without them would lack gRPC's status, so a body with trailers is not
+        // replayed: only its digest is remembered.
         let body = match &trailers {
             None => AnswerBody::Whole(whole.clone()),
             Some(_) => AnswerBody::Digest { length: whole.len() as u64, sha256: Sha256::digest(&whole).into() },
@@ -190,15 +194,16 @@ impl GuardedRequest {
         let response = Response::from_parts(parts, Body::with_ready(whole, trailers, None));
         match self.remember(held, &answer).await {
             Ok(StillHeld::Yes) => with_outcome(Outcome::Done, response),
-            // Boxed, as for a large response: otherwise a rare case would enlarge every request's future, which is
-            // moved.
+            // Boxed, as for a large response: otherwise a rare case would enlarge every request's future, and a future
+            // is copied when it is moved.
             Ok(StillHeld::Fenced) => Box::pin(self.answer_fenced(&answer, response)).await,
             Err(error) => self.not_remembered(&error, response),
         }
     }
 
-    /// Remembers that the request was answered before the response is sent, and its digest at the end.
+    /// Before the response is sent, remembers that the request has one; once the body was sent, also the body's digest.
     async fn remember_large(&self, held: Reservation, parts: Parts, read: BodySoFar, rest: Body) -> Response<Body> {
+        // Counts as cut off until the digest is remembered.
         let answer = self.shared.remembered_answer(&parts, AnswerBody::CutOff);
         let body = Body::with_ready(read.into_bytes(), None, Some(rest));
         match self.remember(held, &answer).await {
@@ -211,7 +216,7 @@ impl GuardedRequest {
         }
     }
 
-    /// The service's response, if it could not be remembered.
+    /// Logs that the response could not be remembered, and marks it so.
     fn not_remembered(&self, error: &Error, response: Response<Body>) -> Response<Body> {
         tracing::error!(
             request = %self.id.short(),
@@ -227,17 +232,17 @@ impl GuardedRequest {
         self.shared.retry(|| store.complete(held, answer, settings.retention)).await
     }
 
-    /// Answers after another holder has taken the request over. The response that the other holder remembers is the
-    /// request's: this client gets it, too, if it arrives within the wait. If the other holder is gone without a
-    /// response, this holder's response is remembered.
+    /// Answers after another holder has taken the request over. The response that the other holder remembers is the one
+    /// that counts: this client gets that response as well, if it is there within the wait. If the other holder is gone
+    /// without a response, this holder's response is remembered.
     async fn answer_fenced(&self, answer: &Answer, response: Response<Body>) -> Response<Body> {
         let held = Reservation { id: self.id, token: self.shared.surroundings.token() };
         match self.reserve_or_wait(held).await {
             Ok(Found::Answered(first)) => {
                 // Only one of the two responses is held in memory.
                 drop(response);
-                // Not the problem itself, which says that nothing was done: the request was carried out. The client
-                // should ask once more.
+                // The error of `replay` would tell the client that nothing was done, but the request was carried out:
+                // the client should ask once more.
                 self.shared.replay(&first, self.peer).unwrap_or_else(|_| Problem::InProgress.response())
             }
             Ok(Found::Reserved { .. }) => match self.remember(held, answer).await {
@@ -253,7 +258,8 @@ impl GuardedRequest {
 }
 
 impl Shared {
-    /// Ends the reservation of a request that may have been carried out: at once, or after the grace.
+    /// Ends the reservation of a request that may have been carried out: at once, or after the grace period in which a
+    /// service that was given up may still be at work.
     async fn settle_in_doubt(self: &Arc<Self>, held: Reservation, state: ServiceState) -> Outcome {
         let settings = &self.settings;
         match (state, settings.on_in_doubt) {

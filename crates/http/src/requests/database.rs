@@ -45,7 +45,7 @@ pub(super) const EXPIRY_PREFIX: u8 = 0x20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     /// The read waits for as long as it takes.
-    Patient,
+    MayWait,
     /// It reads only what is in memory; anything else is an error.
     Cached,
 }
@@ -54,7 +54,7 @@ pub(super) enum Reading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writing {
     /// The write waits for as long as it takes.
-    Patient,
+    MayWait,
     /// Nothing is written if the write would have to wait.
     AtOnce,
 }
@@ -99,12 +99,12 @@ impl Database {
         let database = Self { db, past_errors: PastErrors::default(), synced, cached_reads, immediate_writes };
         match database.get(FORMAT_KEY)?.as_deref() {
             Some([REQUEST_FORMAT]) => {}
-            // Entries of the old format stay readable. An earlier release could not read the entries that are written
-            // from now on, so the folder gets the new format's number.
+            // Entries of the old format stay readable. An earlier version of ratchet could not read the entries that
+            // are written from now on, so the folder gets the new format's number.
             None | Some([UNMASKED_FORMAT]) => {
                 let mut batch = WriteBatch::default();
                 batch.put(FORMAT_KEY, [REQUEST_FORMAT]);
-                database.write(batch, Writing::Patient)?;
+                database.write(batch, Writing::MayWait)?;
                 database.sync()?;
             }
             Some(_) => {
@@ -124,7 +124,7 @@ impl Database {
 
     pub fn entry(&self, id: Id, reading: Reading) -> Result<Option<RequestEntry>, Error> {
         let bytes = match reading {
-            Reading::Patient => self.get(&entry_key(id))?,
+            Reading::MayWait => self.get(&entry_key(id))?,
             Reading::Cached => {
                 let found = self.db.get_opt(entry_key(id), &self.cached_reads);
                 found.map_err(|error| from_rocksdb(self.db.path(), &error))?.map(Bytes::from)
@@ -157,7 +157,7 @@ impl Database {
     pub fn write(&self, mut batch: WriteBatch, mode: Writing) -> Result<bool, Error> {
         batch.put_log_data(logs::mark(self.synced.load(Ordering::Acquire)));
         loop {
-            if mode == Writing::Patient {
+            if mode == Writing::MayWait {
                 self.wait_for_files()?;
             }
             let errors = self.property(BACKGROUND_ERRORS);
@@ -313,7 +313,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let database = Database::open(folder.path()).unwrap();
         database.past_errors.note_success(7);
-        assert_eq!(database.write(WriteBatch::default(), Writing::Patient), Ok(true));
+        assert_eq!(database.write(WriteBatch::default(), Writing::MayWait), Ok(true));
         assert!(database.past_errors.has_new(1) && !database.past_errors.has_new(database.property(BACKGROUND_ERRORS)));
     }
 }

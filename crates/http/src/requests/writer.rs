@@ -1,4 +1,4 @@
-//! Applies the rules to changes, and writes the results as one batch.
+//! Applies the rules of [`entry`] to callers' operations, and writes the resulting changes as one batch.
 //!
 //! An **entry** is what is remembered of a request: its reservation or its response.
 //!
@@ -25,8 +25,8 @@ use crate::request::{Error, Found, Id, OnInDoubt, Reservation, StillHeld, Wanted
 
 /// The pause before a database that failed is reopened, and between attempts to reopen one whose disk was full.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
-/// The disk counts as fast while each of the last [`FAST_WRITES_MIN`] writes took less than this. Only then
-/// [`Writer::reserve_at_once`] reserves anything.
+/// The disk counts as fast while each of the last [`FAST_WRITES_MIN`] writes took less than this. Only then does
+/// [`Writer::reserve_at_once`] reserve anything.
 const FAST_WRITE: Duration = Duration::from_millis(1);
 const FAST_WRITES_MIN: u32 = 16;
 
@@ -68,7 +68,7 @@ pub(super) struct Writer {
     /// The disk space that the database may take.
     pub disk_space: DiskSpace,
     clock: Clock,
-    /// Names this run of the store in its reservations; drawn at random. The leases of earlier runs have ended.
+    /// Names this run of the store in its reservations; drawn at random. Leases of earlier runs count as ended.
     run: [u8; 16],
     /// The number of latest consecutive writes that took less than [`FAST_WRITE`] each.
     fast_writes: u32,
@@ -105,8 +105,8 @@ impl Writer {
         })
     }
 
-    /// Carries out some changes, as one batch. A damaged entry fails only its own request. `is_late`: a sync takes too
-    /// long, so that no new request should be begun.
+    /// Carries out some operations, as one batch. A damaged entry fails only its own request. `is_late`: a sync takes
+    /// too long, so that callers get new reservations only after it.
     ///
     /// # Errors
     /// The database was closed, and nothing was carried out; or the write failed, and parts of the batch may be on the
@@ -122,7 +122,7 @@ impl Writer {
         let database = Arc::clone(database);
         loop {
             let refusal = self.disk_space.refusal();
-            let mut batch = OpenBatch { refusal, ..self.begin_batch(&database, Reading::Patient) };
+            let mut batch = OpenBatch { refusal, ..self.begin_batch(&database, Reading::MayWait) };
             let outcomes = operations.clone().map(|operation| {
                 let outcome = batch.carry_out(operation);
                 let timing =
@@ -132,9 +132,10 @@ impl Writer {
             let outcomes = outcomes.collect();
             let OpenBatch { writes, to_sync, entries, has_removed, .. } = batch;
             if !writes.is_empty() {
-                match self.write(&database, (writes, entries), Writing::Patient) {
+                match self.write(&database, (writes, entries), Writing::MayWait) {
                     Ok(_) => {}
-                    // The batch has no effect. It is built again: now only the changes that write nothing succeed.
+                    // Nothing was written, and the database is only read from now on. The batch is built again: this
+                    // time, only the operations that write nothing succeed.
                     Err(Error::Full(_)) => continue,
                     Err(error) => return Err(error),
                 }
@@ -272,7 +273,8 @@ impl Writer {
         self.disk_full.is_some()
     }
 
-    /// Reopens the database if a full disk has room again. Until then it stays open, since it could not be reopened.
+    /// Reopens the database if a full disk has room again. It is not closed before, since without room it could not be
+    /// opened again.
     fn reopen_if_room(&mut self) {
         let (Some((tried, error)), Some(database)) = (&mut self.disk_full, &self.database) else { return };
         if tried.elapsed() < REOPEN_PAUSE {
@@ -360,9 +362,12 @@ fn removal_ms(until_ms: i64) -> i64 {
     until_ms.checked_add(REMOVAL_STEP_MS - 1).map_or(until_ms, |ms| ms - ms.rem_euclid(REMOVAL_STEP_MS))
 }
 
-/// When a caller gets the outcome of its operation. A response, an operator's decision, and a reservation that must not
-/// be taken over: once the request is synced. A check, and any other reservation while a sync is late: once all earlier
-/// requests are synced, so that a disk that hangs is noticed. Any other outcome: at once.
+/// When a caller gets the outcome of its operation:
+///
+/// - once the request is synced: a response, an operator's decision, a reservation that must not be taken over
+/// - once all earlier requests are synced, so that a disk that hangs is noticed: a check, and any other reservation
+///   while a sync is late
+/// - at once: any other outcome
 fn reply_timing(operation: &Operation, outcome: &Outcome, is_late: bool) -> ReplyTiming {
     match (operation, outcome) {
         (Operation::Reserve(wanted), Outcome::Found(Found::Answered(_))) => ReplyTiming::Synced(wanted.held.id),
@@ -401,7 +406,7 @@ struct OpenBatch<'a> {
 }
 
 impl OpenBatch<'_> {
-    /// Carries out one operation, as far as the batch: nothing is written before the batch is.
+    /// Adds the changes of one operation to the batch. Nothing reaches the database before the batch is written.
     fn carry_out(&mut self, operation: &Operation) -> Result<Outcome, Error> {
         match operation {
             Operation::Reserve(wanted) => self.reserve(wanted).map(Outcome::Found),
@@ -480,7 +485,7 @@ impl OpenBatch<'_> {
             removal(&after).iter().for_each(|ms| self.writes.put(expiry_key(*ms, id), []));
         }
         if let Some(before) = before.filter(|before| !self.is_removal_rounded(before)) {
-            // An earlier release wrote the removal time without rounding it.
+            // An earlier version of this program wrote the removal time without rounding it.
             self.writes.delete(expiry_key(before.remembered_until_ms, id));
         }
         match &after {

@@ -159,7 +159,7 @@ fn damage_is_noticed_only_in_synced_writes() {
     let write = |number: u8| {
         let mut batch = rocksdb::WriteBatch::default();
         batch.put(entry_key(Id([number; 32])), [number; 100]);
-        database.write(batch, super::super::database::Writing::Patient).unwrap();
+        database.write(batch, super::super::database::Writing::MayWait).unwrap();
     };
     write(0xa1);
     database.sync().unwrap();
