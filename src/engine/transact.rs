@@ -223,7 +223,7 @@ impl<C: Cluster> Transactor<C> {
     ) -> Result<(), cluster::Error> {
         let membership = member.metadata()?;
         self.begin(context, without_share, true)?;
-        with_unknown_outcome(self.producer().commit(offsets, membership))?;
+        mark_unknown_outcome(self.producer().commit(offsets, membership))?;
         self.open = None;
         metrics.transaction(TransactionResult::Committed);
         Ok(())
@@ -255,7 +255,7 @@ impl<C: Cluster> Transactor<C> {
         if let Some(open) = &mut self.open {
             open.end_requested = true;
         }
-        with_unknown_outcome(self.producer().commit(std::slice::from_ref(offset), membership))?;
+        mark_unknown_outcome(self.producer().commit(std::slice::from_ref(offset), membership))?;
         self.open = None;
         metrics.transaction(TransactionResult::Committed);
         Ok(())
@@ -377,7 +377,7 @@ impl<C: Cluster> Transactor<C> {
 
 /// Turns the error of a failed commit into [`ErrorKind::Unknown`], unless the commit has certainly had no effect
 /// (`Abort`) or the producer was fenced. A fenced commit may have taken effect, too.
-fn with_unknown_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Error> {
+fn mark_unknown_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Error> {
     match committed {
         Err(error) if matches!(error.kind, ErrorKind::Abort | ErrorKind::Fenced) => Err(error),
         Err(error) => Err(cluster::Error { kind: ErrorKind::Unknown, ..error }),

@@ -1,20 +1,21 @@
-//! Tracks whether a provider is up, judging by the outcomes of a lane's attempts.
+//! Tracks whether a provider is up, judging by the outcomes of a lane's attempts. A lane is a thread with some of the
+//! input partitions, and has the calls of their records made.
 //!
 //! **An outage is no record's fault.** While a provider is down, or refuses the lane's credentials, calls are held: it
 //! is probed with one call at a time, and nothing else is sent before that probe has ended. The waits between probes
-//! grow, whichever call is the probe: each call also has a backoff of its own, but a window full of calls with short
-//! backoffs would overload the provider. A record whose attempts fail while others succeed is itself at fault.
+//! grow from probe to probe, even if each probe is another call: with only the calls' own backoffs, many calls that are
+//! due would overload the provider. A record whose attempts fail while others succeed is itself at fault.
 //!
-//! A refusal like 401 ([`Class::Hold`]) may concern its record alone. So the next call is sent immediately as a
-//! probe, later probes follow after short waits, and only after a few refusals in a row does the lane wait as long as
-//! the refused call.
+//! A refusal like 401 ([`Class::Hold`]) may concern its record alone. While the refused call waits for its own next
+//! attempt, another call is sent immediately as a probe, and later probes follow after short waits. Only after a few
+//! refusals in a row do all calls wait until the refused call's next attempt.
 
 use std::time::Duration;
 
 use crate::effect::call::{AttemptOutcome, Class, Policy};
 use crate::effect::provider::CallNumber;
 
-/// After this many refused probes in a row, the lane waits as long as the refused call.
+/// After this many refused probes in a row, all calls wait until the next attempt of the refused call.
 const REFUSED_MAX: u32 = 3;
 
 /// What is known about the provider.
@@ -72,7 +73,8 @@ impl Health {
         }
     }
 
-    /// Records that a call was withdrawn, or that its record no longer waits for it.
+    /// Records that a call is no probe any more: its attempt has ended, or it was withdrawn, or its record no longer
+    /// waits for it.
     pub fn on_dropped(&mut self, number: CallNumber) {
         if let Some(hold) = &mut self.hold {
             hold.probe = hold.probe.filter(|probe| *probe != number);
@@ -91,8 +93,10 @@ impl Health {
         self.on_dropped(number);
         let class = policy.answers.read(outcome, policy.key.is_some()).class;
         let shows_alive = match outcome {
-            // Only a provider that is up refuses a handler's step, or replays an earlier response.
+            // A compensation, which should have undone a step of a handler, was rejected: only a provider that is up
+            // rejects anything.
             AttemptOutcome::HalfDone => true,
+            // Only a provider that is up replays an earlier response.
             AttemptOutcome::Status(status) if status.is_replayed => true,
             AttemptOutcome::Status(_) | AttemptOutcome::Refused => {
                 matches!(class, Class::Done | Class::Rejected | Class::Conflict | Class::InProgress)
@@ -110,15 +114,17 @@ impl Health {
         self.hold.take().is_some()
     }
 
-    /// Whether no attempt since `since` has shown that the provider is alive or, for a refusal, that other calls
-    /// succeed: a provider may reject an invalid request before it checks the secret.
+    /// Whether the provider counts as down since `since`, for a call whose attempt ended in this class: if it was
+    /// refused ([`Class::Hold`]), no call has succeeded since then; otherwise, no attempt has shown that the
+    /// provider is alive. After a refusal a sign of life is not enough: a provider may reject an invalid request before
+    /// it checks the secret.
     pub fn is_down_since(&self, since: Duration, class: Class) -> bool {
         let last_at = if class == Class::Hold { self.last_success_at } else { self.last_alive_at };
         last_at.is_none_or(|last_at| last_at < since)
     }
 
-    /// Until when the other calls wait after a refusal; the refused call itself waits until `until`. `wait` returns the
-    /// wait after a number of failures.
+    /// Until when the other calls wait after a refusal; the refused call itself waits until `until`. `wait` returns how
+    /// long to wait after this many failures.
     pub fn others_wait_until(&self, until: Duration, now: Duration, wait: impl FnOnce(u32) -> Duration) -> Duration {
         match self.failures() {
             0 => now,

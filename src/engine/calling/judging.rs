@@ -67,7 +67,7 @@ pub use stages::replace_entry;
 pub struct JudgingContext<'a> {
     /// The state that all lanes share.
     pub context: &'a Context,
-    /// The terms of the topology's calls.
+    /// The topology's settings for calls.
     pub terms: &'a Terms,
     /// Reads and judges records.
     pub judge: &'a mut Judge,

@@ -5,10 +5,11 @@
 //! position record holds stream time and horizon at that end, and lists the ranges settled beyond it, so that a restart
 //! skips them.
 //!
-//! **Stream time** is the highest timestamp of the records that were read, except those that cannot be believed. The
-//! **horizon** is the highest value that stream time minus the retention ever had: an identity last seen before it is
-//! forgotten. Both advance as records are read, in input order, and each slot keeps them as they are after its record.
-//! So the outcome does not depend on when the record is judged.
+//! **Stream time** is the highest timestamp of the records that were read, except records whose timestamps are not
+//! believed because they lie in the future. The **horizon** is the highest value that stream time minus the retention
+//! ever had: an identity that was last seen before the horizon is forgotten. Both advance as records are read, in input
+//! order, and each slot keeps them as they are after its record. So the outcome does not depend on when the record is
+//! judged.
 //!
 //! A **grant** in the position record permits the calls of all records before an offset, its end ([`super::grants`]).
 //!
@@ -45,8 +46,8 @@ pub use slot::{
 pub struct CommitEffects {
     /// Whether new calls may be sent.
     pub allows_calls: bool,
-    /// The handlers that continue with their next step, each with the time from which on that step may act (wall clock,
-    /// in milliseconds since the epoch).
+    /// The calls whose handlers (users' code that works on a record in steps) may run their next step, each with the
+    /// earliest time at which that step may run (wall clock, in milliseconds since the epoch).
     pub resumed_handlers: Vec<(CallNumber, i64)>,
 }
 
@@ -76,7 +77,7 @@ pub struct Window {
     slots: VecDeque<Slot>,
     /// Roughly the memory of the records in the slots.
     bytes: usize,
-    /// The end of the settled prefix.
+    /// The end of the settled prefix: all records before this offset are settled.
     settled_end: i64,
     /// Stream time and horizon at the end of the settled prefix.
     times: Times,
@@ -129,15 +130,15 @@ impl Window {
         }
     }
 
-    /// The same window, in which records are settled in input order if `is_in_order`. That is necessary where the
-    /// highest version seen in a scope decides about records of other identities: the position record must hold the
-    /// versions as of the end of the settled prefix, and no later version.
+    /// The same window, in which records are settled in input order if `is_in_order`. That is necessary with epochs:
+    /// there the highest version of a scope (of one server, say) also decides about records of other identities,
+    /// so the position record must hold the versions as of the end of the settled prefix, and no later version.
     pub fn with_input_order(self, is_in_order: bool) -> Self {
         Self { is_in_order, ..self }
     }
 
-    /// The index of the last slot that the required order permits to settle now: the first slot that is not settled
-    /// yet; `usize::MAX` if records may be settled in any order.
+    /// Slots up to this index, inclusive, may be settled now as far as the order matters: in input order that is the
+    /// first slot that is not settled yet; in any order there is no limit (`usize::MAX`).
     pub fn last_in_order(&self) -> usize {
         match self.is_in_order {
             true => self.slots.iter().take_while(|slot| slot.is_settled_after_commit()).count(),
@@ -209,8 +210,8 @@ impl Window {
     }
 
     /// Appends the next record. `progress` is the task's committed progress. `key` returns the key of the record's
-    /// identity. `is_certainly_future` is asked if the record is from the future by this host's clock: it returns
-    /// whether that holds by every clock.
+    /// identity. `is_certainly_future` is called only if the timestamp is too far ahead of this host's clock: it
+    /// returns whether it is too far ahead of the cluster's clock as well.
     pub fn push_record(
         &mut self,
         (record, topic): (&Record<'_>, &Arc<str>),
@@ -222,6 +223,7 @@ impl Window {
         assert!(offset >= self.read_to, "offset {offset} came after {}", self.read_to);
         (self.read_to, self.needs_processing) = (offset + 1, true);
         let is_settled = self.was_settled_by_former_owner(offset);
+        // It was processed before, and is read again: the committed progress, stream time included, has counted it.
         let is_replayed = progress.is_replayed(offset);
         let timestamp_check = match check_time(rules, &self.tail, record.timestamp, wall_ms).filter(|_| !is_replayed) {
             None => TimestampCheck::Believed,
@@ -323,7 +325,7 @@ impl Window {
         self.slots.iter().filter_map(written).collect()
     }
 
-    /// After a certain abort: restores the state before the transaction.
+    /// After an abort that has certainly taken effect: restores the state before the transaction.
     pub fn on_abort(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) {
         self.needs_processing = true;
         for slot in &mut self.slots {
@@ -332,7 +334,8 @@ impl Window {
                 SlotStage::Judged(_) => slot.stage = SlotStage::Unjudged,
                 SlotStage::Called(called) => {
                     called.is_written = false;
-                    // A release that an earlier transaction has already committed is written once more.
+                    // If an earlier transaction has already committed the release of the call's reservation, it is
+                    // written once more, which changes nothing.
                     called.is_released = false;
                     called.reported_steps.iter_mut().for_each(|steps| steps.written_ms = None);
                     if matches!(called.call.stage(), Stage::Writing(_)) {

@@ -5,10 +5,10 @@
 //! **reservation** of a call that may have been sent. A call needs a **permit** before it is sent: its own reservation,
 //! or a **grant** in the task's position record, for all records up to an offset.
 //!
-//! **A reservation never replaces a settlement**: the last settlement stays beside it. If it replaces another record's
-//! reservation, the other call becomes the last settlement: given up, or in doubt if some of its steps are done. The
-//! other call may have happened, whatever the outcome of this call. A settlement ends every reservation. A call that is
-//! forgotten removes only its own reservation.
+//! **A new reservation leaves the last settlement in place.** The exception: if it replaces the reservation of another
+//! record's call, that call is settled as given up, or as in doubt if some of its steps are done, and this becomes the
+//! last settlement. That call may have happened, whatever becomes of the new one. A settlement removes every
+//! reservation. Forgetting a call removes only that call's reservation.
 //!
 //! - `portion` decides which slots are due, `reserving` and `settling` write reservations and settlements
 //! - `sabotage::is_on` switches on a deliberate fault, in tests only
@@ -38,14 +38,14 @@ pub use portion::Portion;
 pub(in crate::engine) struct SlotWriter<'a, 'o, C: Cluster> {
     /// Sends messages in the open transaction, and has the task's share of it.
     pub outlet: &'a mut Outlet<'o, C>,
-    /// The terms of the topology's calls.
+    /// The topology's settings for calls.
     pub terms: &'a Terms,
     /// The current time.
     pub now: Now,
 }
 
-/// Writes the slots that are due into the share, and updates the task's position. `has_room` says whether there is room
-/// for more after so many bytes; slots that find no room wait for the next transaction.
+/// Writes the slots that are due into the share, and updates the task's position. `has_room` is given the bytes that
+/// the transaction has so far, and says whether it may get more; the other slots wait for the next transaction.
 pub(in crate::engine) fn write<C: Cluster>(
     writer: &mut SlotWriter<'_, '_, C>,
     window: &mut Window,
@@ -56,6 +56,8 @@ pub(in crate::engine) fn write<C: Cluster>(
     let mut last_in_order = window.last_in_order();
     for index in 0..window.len() {
         let slot = window.slot(index);
+        // It has nothing to write now; or the input order does not permit its settlement yet; or Kafka has refused a
+        // transaction, and the search for the refused record leaves this one out.
         if !portion.is_due(slot)
             || slot.can_be_settled() && index > last_in_order
             || slot.may_enter_transaction() && !window.may_settle(index)
@@ -131,6 +133,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
             }
             SlotStage::Called(called) => {
                 let key = key.as_deref().expect("a record that calls has an identity");
+                // The journal holds the outcomes of the handler's steps.
                 if called.has_unwritten_steps() {
                     return self.write_journal(&record, key, called);
                 }
@@ -149,6 +152,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
                     Stage::Decided(outcome) => match self.stop_reason(&record, called, outcome) {
                         Some(reason) => {
                             if outcome == Outcome::InDoubt {
+                                // So that a command of an operator finds the call while the task stops.
                                 self.reserve_in_doubt(&record, key, called)?;
                             }
                             *stage = SlotStage::MustStopTask(reason);
@@ -170,8 +174,8 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         Ok(())
     }
 
-    /// Records that the permit which a call waits for was written; `since_ms` is when, according to the permit, the
-    /// call may have been sent at the earliest.
+    /// Tells the call that its permit was written. `since_ms`: the earliest time at which the call may have been sent,
+    /// as the permit says.
     fn on_permit_written(&self, called: &mut CalledRecord, since_ms: i64) {
         let mut draw = |_| 0;
         called.apply_event(&self.terms.policy, Event::Written { since_ms }, self.now, &mut draw);
@@ -205,6 +209,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
     fn count_settled(&mut self, record: &Record<'_>, verdict: Verdict, reason: Reason) {
         let Outlet { context, work, share, .. } = &mut *self.outlet;
         share.tally.add(verdict, reason);
+        // Counts records without a key in topics whose records should have one.
         share.keyless.note(context, work.task.topics.facts.task_count, record);
         share.last_timestamp = record.timestamp.or(share.last_timestamp);
         self.outlet.added.records += 1;
@@ -247,7 +252,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         Ok(())
     }
 
-    /// Records in the task's progress the state `kept` that a settled record leaves behind.
+    /// Stores in the task's progress what a settled record leaves behind there (`kept`).
     fn note_progress(&mut self, record: &Record<'_>, kept: &crate::dedup::Kept) {
         if let Some(scope) = kept.note(&mut self.outlet.share.position.progress, record.offset) {
             let (task, offset) = (&self.outlet.work.task.input, record.offset);

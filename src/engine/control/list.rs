@@ -4,8 +4,9 @@
 //! instances are running, and changes nothing. It does not show calls under way that were made under a **grant**, which
 //! permits the calls of whole ranges of records: they have no entries of their own until they are settled.
 //!
-//! **Failure**: an entry of a later release ends the listing with an error, and so does a changelog that cannot be read
-//! to its end. Effects of earlier partitions were passed on by then; `ratchet effects` prints none of them.
+//! **Failure**: an entry that a later version of ratchet wrote ends the listing with an error, and so does a changelog
+//! that cannot be read to its end. Effects of earlier partitions were passed on by then; `ratchet effects` prints none
+//! of them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -43,7 +43,7 @@ pub enum Error {
 pub struct Acknowledgements {
     /// The command's id.
     pub id: CommandId,
-    /// The acknowledgements by task; an error if a later release wrote the acknowledgement.
+    /// The acknowledgements by task; an error if a later version of ratchet wrote the acknowledgement.
     pub by_task: BTreeMap<TopicPartition, Result<Acknowledgement, format::Error>>,
     /// The tasks that have not acknowledged the command yet.
     pub unacknowledged: BTreeSet<TopicPartition>,

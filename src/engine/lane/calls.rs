@@ -9,6 +9,8 @@
 //!   remove it, because the call certainly has not happened.
 //! - A **handler** is a user's function in place of a provider; its work is done in steps.
 //! - A **command** is an operator's decision about a call (see `control`).
+//!
+//! `sabotage::is_on` switches on a deliberate fault, in tests only.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

@@ -8,6 +8,7 @@
 //! again.
 //!
 //! A **window** holds the records that a task has read and not yet settled; a task at work has one.
+//! `sabotage::is_on` switches on a deliberate fault, in tests only.
 //!
 //! [`CommandProgress`]: crate::engine::control::CommandProgress
 

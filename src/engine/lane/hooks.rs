@@ -3,17 +3,17 @@
 //!
 //! A task is the work of one input partition. With a sink, it has a row there, which names its last transaction. With
 //! calls, it has a **window** while it is at work: the records that it has read and not yet settled (their outcomes are
-//! not committed). A **reservation** says that a call of an identity may have happened. **Commands** are operators'
-//! decisions about calls.
+//! not committed). A **reservation** says that a call for an identity's record may have been made. **Commands** are
+//! operators' decisions about calls.
 //!
 //! | hook | a topic | a sink ([`super::rows`]) | calls ([`super::calls`]) |
 //! |---|---|---|---|
 //! | [`Lane::idle_wait`] | until something is due | until something is due | until a call or an answer is due |
 //! | [`Lane::handle_batch`] | process, fill the transaction | process, commit the batch | put into windows |
 //! | [`Lane::serve_calls`] | | | handle answers, judge, write; commands; send |
-//! | [`Lane::tidy`] | | tidy up | |
-//! | [`Lane::end_transaction`] | if it is due | if it is due | each time, while calls continue |
-//! | [`Lane::resume_after_transaction`] | | | count commands, send, resume reading, stop |
+//! | [`Lane::tidy`] | | remove old data | |
+//! | [`Lane::end_transaction`] | if it is due | if it is due | in each step; calls go on during the commit |
+//! | [`Lane::resume_after_transaction`] | | | count commands, judge again, send, resume reading, stop tasks |
 //! | [`Lane::on_store_current`] | | claim the row | |
 //! | [`Lane::on_work_begun`] | | | open a window |
 //! | [`Lane::drop_window`] | | | drop the window |
@@ -61,7 +61,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Ends the open transaction, unless it is not due and may stay open.
+    /// Ends the open transaction if it is due, or must not stay open.
     pub(super) fn end_transaction(&mut self, is_due: bool) -> Result<(), cluster::Error> {
         match self.destination {
             Destination::Calls(_) => return self.commit_while_calling(),
@@ -87,8 +87,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Called when a task's store has everything that was committed. Returns whether the task may begin to work; if
-    /// not, it tries again or restores.
+    /// Called when a task's store has everything that was committed. Returns whether the task may begin to work;
+    /// `false` if it is in another phase of its recovery by now. After an error the task restores.
     pub(super) fn on_store_current(&mut self, id: TaskId) -> Result<bool, Setback> {
         match self.destination {
             Destination::Sink(_) => self.claim_row(id),

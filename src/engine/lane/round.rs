@@ -27,7 +27,7 @@ use crate::topology::sink::Terms;
 
 use super::sorting::sort_by_task;
 
-/// The parts of a lane that its records and calls need.
+/// The parts of a lane that its records and calls need in one round, a pass of the lane over its tasks.
 pub(super) struct Round<'a, C: Cluster> {
     pub context: &'a Context,
     /// The topology's settings for calls.

@@ -4,8 +4,8 @@ use crate::cluster::{Cluster, RecordBatch};
 use crate::engine::share::TaskId;
 use crate::engine::task::{Task, Tasks};
 
-/// Sorts the batch by task: fills `indices_by_task` with the indices of each task's records, for the tasks that `is_accepted`
-/// selects. Vectors that are there already are reused.
+/// Sorts the batch by task: fills `indices_by_task` with the indices of each task's records, for the tasks that
+/// `is_accepted` selects. Vectors that are there already are reused.
 pub(super) fn sort_by_task<C: Cluster>(
     batch: &C::Batch,
     indices_by_task: &mut Vec<(TaskId, Vec<usize>)>,

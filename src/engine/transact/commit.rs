@@ -28,7 +28,7 @@ use crate::sabotage::{self, Sabotage};
 
 use super::outcome::CommitOutcome;
 use super::sink::{self, LaneSink};
-use super::{Transactor, delivered, send, with_unknown_outcome};
+use super::{Transactor, delivered, mark_unknown_outcome, send};
 
 /// The work that the caller, a lane, does while it waits for a commit: called again and again, it should return within
 /// the given time.
@@ -64,8 +64,8 @@ impl<C: Cluster> Transactor<C> {
             if !PositionRecord::is_readable(&position) {
                 return Err(Failure::refused(id, Refusal::PositionUnreadable { bytes: position.len() }));
             }
-            // A lower offset than the store has applied would mean that the changelog has lost records: then the commit
-            // fails.
+            // If Kafka gives these records lower offsets than those that the store has applied, the changelog has lost
+            // records: then the commit fails.
             let held = task.state.store.as_ref().expect("a task at work holds its store");
             producer.expect_from(id, held.applied.next.0);
             if lane_sink.is_some() {
@@ -133,7 +133,7 @@ impl<C: Cluster> Transactor<C> {
             None => producer.commit(&offsets, membership),
             Some(callback) => producer.commit_while(&offsets, membership, &mut |wait| callback(tasks, wait)),
         };
-        with_unknown_outcome(ended).map_err(Failure::cluster)?;
+        mark_unknown_outcome(ended).map_err(Failure::cluster)?;
         crash::point(crash::Point::AfterCommit);
         // If a refused record is being searched for, the next transaction may have more records.
         self.bisect.on_success();
@@ -186,8 +186,9 @@ fn commitment(context: &Context, share: &Share, owner: &str) -> Commitment {
 /// record, as far as their deliveries were reported; the last one is the position record.
 ///
 /// - With both, the store knows how far it has applied the changelog, and where the position record is.
-/// - With one, it does not know where the position record is. It counts as applied up to the offset that is known.
-/// - With none, it counts as applied only as far as before. A restore from there has the same result.
+/// - With one, the store does not know where the position record is. The changelog counts as applied up to the known
+///   offset.
+/// - With none, the changelog counts as applied only as far as before. A restore from there has the same result.
 fn apply_share<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,

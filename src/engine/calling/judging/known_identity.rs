@@ -1,8 +1,8 @@
 //! Judges one record of a window by the stored state of its identity.
 //!
 //! [`Remembered`], the state of an identity, has two parts. The **settlement** is the outcome of the last settled
-//! record, with the **entry** that the rules compare. The **reservation** ([`Reservation`]) belongs to a record whose call
-//! may have been sent, and is not settled; it has an entry as well.
+//! record, with the **entry** that the rules compare. The **reservation** ([`Reservation`]) belongs to a record whose
+//! call may have been sent, and is not settled; it has an entry as well.
 //!
 //! `read_index` is a record's index among the records that the judge has read in this round. `kept` is the state that a
 //! record leaves behind once it is settled.

@@ -130,7 +130,7 @@ pub enum SlotStage {
     Judged(Box<JudgedRecord>),
     /// It calls the provider.
     Called(Box<CalledRecord>),
-    /// The task stops before it, for this reason.
+    /// The task has to stop before it, for this reason.
     MustStopTask(String),
     /// It is settled, by this owner or a former one.
     Settled,

@@ -1,8 +1,8 @@
 //! Writes reservations, adds the outcomes of handlers' steps to them, and releases them.
 //!
-//! A **reservation** ([`Reservation`]) is stored with an identity, and says that the call of one of its records may have
-//! been sent. It holds the **journal** of a handler: the outcomes of its steps. Where the provider honours no keys, a
-//! **mark** at the end of the journal announces a step before it begins.
+//! A **reservation** ([`Reservation`]) is stored with an identity, and says that the call of one of its records may
+//! have been sent. It holds the **journal** of a handler: the outcomes of its steps. Where the provider honours no
+//! keys, a **mark** at the end of the journal announces a step before it begins.
 //!
 //! `sabotage::is_on` switches on a deliberate fault, in tests only.
 
