@@ -185,7 +185,7 @@ pub enum HandlerReport {
         /// The entries to add to the journal, in order.
         steps: Vec<OwnedStep>,
     },
-    /// The handler cannot continue, and only a different program would help: its task stops before the record. The
+    /// The handler cannot continue, and only another version of it would help: its task stops before the record. The
     /// attempt has ended.
     MustStopTask {
         /// The call.

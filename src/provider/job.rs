@@ -136,7 +136,8 @@ impl Job {
         self.report(AttemptOutcome::NotSent, Body::None, Some(message));
     }
 
-    /// Ends the attempt without a report, because its lane learns of the end in another way (`HandlerReport::MustStopTask`).
+    /// Ends the attempt without a report, because its lane learns of the end in another way
+    /// (`HandlerReport::MustStopTask`).
     pub fn silence(mut self) {
         if self.take_from_lane() {
             self.stage = Stage::Ended;

@@ -84,7 +84,7 @@ async fn handshake_http1<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 ) -> Result<NewConnection, String> {
     let handshake = http1::Builder::new().max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|error| error_text(&error))?;
-    // The request on the connection gets its error.
+    // The result is ignored: the request on the connection gets the same error.
     tokio::spawn(async move { drop(connection.with_upgrades().await) });
     sender.ready().await.map_err(|error| error_text(&error))?;
     Ok(NewConnection::Http1(sender))

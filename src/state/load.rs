@@ -7,6 +7,8 @@
 //! key. A large load becomes a table file that RocksDB adds to its own unchanged, bypassing its write buffers (measured
 //! at five times the speed of the next best way); for a small load a file would not pay. [`super::build`] sorts the
 //! records and writes the file.
+//!
+//! `sabotage::is_on` switches on a deliberate fault, in tests only.
 
 use std::path::Path;
 

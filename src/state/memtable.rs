@@ -10,7 +10,8 @@
 //! RocksDB has a memtable of its own, a sorted list in which each write searches for its place. RocksDB's is used only
 //! for bulk loads and for frozen tables that are too small for a file.
 //!
-//! All memtables of a process share a [`MemtableBudget`].
+//! All memtables of a process share a [`MemtableBudget`]. `sabotage::is_on` switches on a deliberate fault, in tests
+//! only.
 
 use std::collections::VecDeque;
 use std::fmt;

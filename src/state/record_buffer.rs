@@ -30,10 +30,10 @@ impl RecordBuffer {
     /// of a transaction or a memtable.
     pub fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> u32 {
         let place = self.end_place();
-        let value_length = value.map_or(DELETED, length);
+        let value_length = value.map_or(DELETED, stored_length_of);
         // The place of a moved value must fit.
         let space = value.map_or(0, <[u8]>::len).max(NUMBER_BYTES);
-        self.put_header(length(key), value_length, length_of(space));
+        self.put_header(stored_length_of(key), value_length, stored_length(space));
         self.bytes.extend_from_slice(key);
         self.put_value(value.unwrap_or_default(), space);
         place
@@ -43,7 +43,7 @@ impl RecordBuffer {
     /// size.
     pub fn set(&mut self, place: u32, value: Option<&[u8]>) {
         let header = place as usize;
-        let value_length = value.map_or(DELETED, length);
+        let value_length = value.map_or(DELETED, stored_length_of);
         self.bytes[header + NUMBER_BYTES..][..NUMBER_BYTES].copy_from_slice(&value_length.to_le_bytes());
         let Some(value) = value else { return };
         let (start, space) = self.value_space(place);
@@ -153,12 +153,12 @@ impl RecordBuffer {
     }
 }
 
-/// The number of these bytes, as it is stored.
-fn length(bytes: &[u8]) -> u32 {
-    length_of(bytes.len())
+/// The length of these bytes, in the form in which it is stored.
+fn stored_length_of(bytes: &[u8]) -> u32 {
+    stored_length(bytes.len())
 }
 
-fn length_of(bytes: usize) -> u32 {
+fn stored_length(bytes: usize) -> u32 {
     let length = u32::try_from(bytes).ok().filter(|length| length & MOVED == 0);
     length.expect("keys and values are far below 2 GiB")
 }

@@ -13,7 +13,8 @@
 //! offset repairs it. A complete store is copied before the first load ([`super::aside`]); but usually it lacks few
 //! records, which are written atomically instead ([`Store::apply`]).
 //!
-//! The RocksDB calls are in [`super::rocks`], behind the traits of [`super::disk`].
+//! The RocksDB calls are in [`super::rocks`], behind the traits of [`super::disk`]. `sabotage::is_on` switches on a
+//! deliberate fault, in tests only.
 
 use std::fmt;
 use std::path::Path;

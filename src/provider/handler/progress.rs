@@ -24,9 +24,9 @@ pub(super) enum RunOutcome {
     HalfDone(String),
     /// The attempt has failed; another one may follow.
     Failed(StepError),
-    /// A step could not begin: the provider may not honour its key long enough any more.
+    /// A step could not begin: its idempotency key may expire at the provider before a request under it would end.
     TooLate,
-    /// Only a different program could continue, for this reason: the task stops before the record.
+    /// Only another version of the user's code could continue, for this reason: the task stops before the record.
     MustStopTask(String),
 }
 

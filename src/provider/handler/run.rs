@@ -55,7 +55,7 @@ pub enum Ended {
         /// Why the attempt has failed.
         message: Option<String>,
     },
-    /// The function cannot continue, for this reason, and only a different program would help: its task stops.
+    /// The function cannot continue, for this reason, and only another version of it would help: its task stops.
     MustStopTask(String),
 }
 

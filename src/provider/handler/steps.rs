@@ -117,7 +117,8 @@ impl Steps {
         self.step(name, async move |steps, has_begun_mark| steps.act(name, has_begun_mark, act).await).await
     }
 
-    /// Carries out a step, after everything before it is committed. `has_begun_mark`: the step's mark is recorded already.
+    /// Carries out a step, after everything before it is committed. `has_begun_mark`: the step's mark is recorded
+    /// already.
     async fn act<T, F>(&mut self, name: &str, has_begun_mark: bool, act: F) -> Result<T, StepError>
     where
         T: Serialize + DeserializeOwned,
@@ -253,7 +254,7 @@ impl Steps {
     /// the record. Commits the pending entries first, unless the function has succeeded: then its record is settled at
     /// once.
     pub(super) async fn finish(mut self, result: Result<Reply, StepError>) -> RunOutcome {
-        let halted = match (self.halted(), result) {
+        let halted = match (self.reason_to_halt(), result) {
             (Some(halt), _) => halt,
             (None, Ok(_)) if !self.replay.is_at_end() => Halt::MustStopTask(self.replay.difference_message()),
             (None, Ok(reply)) => return RunOutcome::Done(reply),
@@ -266,7 +267,7 @@ impl Steps {
         // The outcomes of finished steps are committed, whatever the run's outcome.
         let halted = match self.commit().await {
             Ok(()) => halted,
-            Err(_) => self.halted().unwrap_or(halted),
+            Err(_) => self.reason_to_halt().unwrap_or(halted),
         };
         match halted {
             Halt::Failed(error) => RunOutcome::Failed(error),
@@ -295,7 +296,7 @@ impl Steps {
 
     /// Begins a step. Returns its recorded outcome, or that it acts now.
     fn begin(&mut self, name: &str) -> Result<NextStep, StepError> {
-        if let Some(halt) = self.halted() {
+        if let Some(halt) = self.reason_to_halt() {
             return Err(halt.error());
         }
         // The names of compensations were checked when they were registered.

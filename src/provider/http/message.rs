@@ -1,6 +1,7 @@
 //! The request to be sent: address, headers and body, in the forms of HTTP/1.1 and HTTP/2.
 //!
-//! It is made of a [`RenderedRequest`], which the topology has made of a record, and which may have an idempotency key.
+//! It is built from a [`RenderedRequest`], which the user's configuration (the topology) renders from an input record,
+//! and which may have an idempotency key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -136,7 +137,7 @@ fn read_address(url: &str) -> Result<Address, String> {
     };
     let authority = parts.authority.ok_or(UNREADABLE)?;
     let (credentials, host_and_port) = match authority.as_str().rsplit_once('@') {
-        Some((user, host_and_port)) => (Some(basic_credentials(user)?), host_and_port),
+        Some((user_info, host_and_port)) => (Some(basic_credentials(user_info)?), host_and_port),
         None => (None, authority.as_str()),
     };
     let host_and_port: Authority = host_and_port.parse().map_err(|_| UNREADABLE)?;
@@ -161,10 +162,10 @@ fn read_address(url: &str) -> Result<Address, String> {
 }
 
 /// The user and password of an address, as a header's value.
-fn basic_credentials(user: &str) -> Result<HeaderValue, String> {
-    let (name, password) = user.split_once(':').unwrap_or((user, ""));
-    let [name, password] = [name, password].map(|part| percent_decode_str(part).collect::<Vec<u8>>());
-    let encoded = BASE64_STANDARD.encode([&name[..], b":", &password].concat());
+fn basic_credentials(user_info: &str) -> Result<HeaderValue, String> {
+    let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
+    let [user, password] = [user, password].map(|part| percent_decode_str(part).collect::<Vec<u8>>());
+    let encoded = BASE64_STANDARD.encode([&user[..], b":", &password].concat());
     let mut value = HeaderValue::from_str(&format!("Basic {encoded}")).map_err(|_| UNREADABLE)?;
     value.set_sensitive(true);
     Ok(value)
@@ -172,6 +173,7 @@ fn basic_credentials(user: &str) -> Result<HeaderValue, String> {
 
 fn read_headers(shared: &Shared, rendered: &RenderedRequest) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::with_capacity(rendered.headers.len() + 6);
+    // A key is 64 hexadecimal digits, which are always a valid value: this error cannot happen.
     let key = match (&rendered.key, &shared.key_header) {
         (Some(key), Some(header)) => Some((header, HeaderValue::from_str(key.as_str()).map_err(|_| UNREADABLE)?)),
         (Some(_), None) => return Err("the request has a key, but no header is configured to send it in".to_owned()),

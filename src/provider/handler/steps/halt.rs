@@ -1,4 +1,7 @@
 //! The reasons why no further step begins in an attempt, and how they end the attempt.
+//!
+//! The outcomes of a handler's steps are recorded in a journal, and a new attempt has to repeat the recorded steps.
+//! `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
 
 use super::super::StepError;
 use super::super::error::Kind;
@@ -7,7 +10,7 @@ use crate::effect::provider::{OwnedStep, OwnedStepState};
 use crate::format::REASON_BYTES_MAX;
 use crate::sabotage::{self, Sabotage};
 
-/// The reason why no further step begins. The texts are messages.
+/// The reason why no further step begins. The strings are messages for people.
 #[derive(Clone)]
 pub(super) enum Halt {
     /// A step has failed, or the function has returned an error; another attempt may follow.
@@ -16,9 +19,10 @@ pub(super) enum Halt {
     InDoubt(String),
     /// The record is rejected, and a compensation, which should have undone a step, was rejected too.
     HalfDone(String),
-    /// The provider may not honour the step's key long enough any more.
+    /// The step's idempotency key may expire at the provider before a request under it would end.
     TooLate,
-    /// Only a different program could continue: the task stops before the record.
+    /// The handler's code does not fit the recorded steps, or breaks a rule of steps. Another attempt would end in the
+    /// same way, so the task stops before the record, until another version of the code runs or an operator decides.
     MustStopTask(String),
 }
 
@@ -45,8 +49,9 @@ impl Steps {
         self.halt(Halt::Failed(error))
     }
 
-    /// The reason why no further step begins; `None` if a step may begin.
-    pub(super) fn halted(&mut self) -> Option<Halt> {
+    /// The reason why no further step begins; `None` if a step may begin. A step that was dropped before its end is
+    /// such a reason, which is found here.
+    pub(super) fn reason_to_halt(&mut self) -> Option<Halt> {
         if let (None, Some(name)) = (&self.halt, &self.current_step) {
             let message =
                 format!("the future of the step `{name}` was dropped before it had finished: await it to completion");

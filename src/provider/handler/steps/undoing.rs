@@ -61,9 +61,9 @@ impl Steps {
         self.compensations.push((name.to_owned(), compensation));
     }
 
-    /// Runs all compensations, after the function has rejected the record. Returns the reason, and whether it is
-    /// certain that only the recorded steps have acted. `false`: an earlier attempt may have acted beyond them, and no
-    /// compensation was run.
+    /// Runs all compensations, after the function has rejected the record. Returns the reason, and whether the work is
+    /// certainly not done: only the recorded steps have acted, and the compensations have run. `false`: an earlier
+    /// attempt may have acted beyond the recorded steps, and no compensation was run.
     pub(super) async fn compensate_all(&mut self, reason: String) -> Result<(String, bool), Halt> {
         let reason = reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned();
         if self.replay.is_at_rejection() {
@@ -73,10 +73,11 @@ impl Steps {
             // An earlier attempt has recorded another step here, instead of a rejection.
             return Err(Halt::MustStopTask(self.replay.difference_message()));
         } else {
-            // If the last recorded step was refused, each attempt since has ended at that refusal, and has not acted.
-            let was_refused = self.replay.ends_with_rejection();
-            self.commit().await.map_err(|error| self.halted().unwrap_or(Halt::Failed(error)))?;
-            if self.request.may_have_acted && !was_refused {
+            // If the last recorded step was rejected, each attempt since has ended at that rejection, and has not
+            // acted.
+            let was_rejected = self.replay.ends_with_rejection();
+            self.commit().await.map_err(|error| self.reason_to_halt().unwrap_or(Halt::Failed(error)))?;
+            if self.request.may_have_acted && !was_rejected {
                 return Ok((reason, false));
             }
             // The rejection is recorded as an entry of its own, unless there is nothing to undo and nothing recorded.
@@ -94,7 +95,7 @@ impl Steps {
             if let Err(error) = compensation(self, &name).await {
                 let message =
                     format!("the compensation `{name}` was refused: {error}; the record had been rejected: {reason}");
-                return Err(match self.halted() {
+                return Err(match self.reason_to_halt() {
                     // Another attempt, as with `on_in_doubt: retry`, would be refused again.
                     None | Some(Halt::InDoubt(_)) => Halt::HalfDone(message),
                     Some(halt) => halt,
@@ -104,7 +105,7 @@ impl Steps {
         match self.commit().await {
             Ok(()) if self.replay.is_at_end() => Ok((reason, true)),
             Ok(()) => Err(Halt::MustStopTask(self.replay.difference_message())),
-            Err(error) => Err(self.halted().unwrap_or(Halt::Failed(error))),
+            Err(error) => Err(self.reason_to_halt().unwrap_or(Halt::Failed(error))),
         }
     }
 }
