@@ -52,8 +52,7 @@ const ARENA_BLOCK_BYTES: usize = 64 << 10;
 const FILE_SHARE: u64 = 4;
 const FILE_BYTES_MIN: u64 = 16 << 20;
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// The total size of the table files that one store keeps open: about 2 GB of entries. Other files are opened when they
-/// are read.
+/// The total size of the table files that one store keeps open, 3 GiB. Other files are opened when they are read.
 const OPEN_FILES_BYTES: u64 = 48 * FILE_BYTES_MAX;
 /// The bits per entry of a file's filter, which tells most keys that the file does not have: one in a hundred lookups
 /// of an unknown identity reads a block.

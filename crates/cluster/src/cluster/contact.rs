@@ -101,7 +101,7 @@ impl Contact {
         self.heard_ms.fetch_max(ms.max(1), Ordering::Relaxed);
     }
 
-    /// Notes the first answer on a connection to this address: whoever waits to connect to it may do so at once.
+    /// Notes the first answer on a connection to this address: clients that wait to connect to it may do so at once.
     pub fn note_first_response(&self, address: &str) {
         self.note_response();
         if self.tried().addresses.remove(address).is_some() {

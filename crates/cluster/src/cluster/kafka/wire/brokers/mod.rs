@@ -191,8 +191,8 @@ impl Brokers {
         channel.map_or_else(|| self.hosts.address(node).is_none(), Channel::is_failing)
     }
 
-    /// Sends no request on this connection until `until`, because of a throttle time (KIP-219). To be called by whoever
-    /// decodes a Produce response; the throttle times of all other responses are applied when they arrive. Like the
+    /// Sends no request on this connection until `until`, because of a throttle time (KIP-219). To be called by the code
+    /// that decodes Produce responses; the throttle times of all other responses are applied when they arrive. Like the
     /// broker, this mutes only the connection on which the request was sent.
     pub fn mute(&mut self, node: i32, purpose: Purpose, until: Instant) {
         if let Some(channel) = self.channels.get_mut(&(node, purpose)) {

@@ -6,8 +6,8 @@
 //! the outcome once there is one ([`Writer::take_outcome`]).
 //!
 //! **Terms.** A slot is a partition's index in `Writer::partitions`; the caller gets it once for each partition. A
-//! ticket names the sender of a record by a number. The producer's identity is its id with an epoch: whoever opens the
-//! same transactional id later gets a higher epoch, and brokers refuse the former holder, which is then *fenced*. A
+//! ticket names the sender of a record by a number. The producer's identity is its id with an epoch: the next producer
+//! that opens the same transactional id gets a higher epoch, and brokers refuse the former holder, which is then *fenced*. A
 //! batch is sealed once it has its sequence (the number of its first record, by which brokers recognise a repeated
 //! batch) and its final bytes. It is in the log once the partition's leader has acknowledged it.
 //!

@@ -2,7 +2,7 @@
 //!
 //! **Terms.** A sequence numbers a producer's records in one partition; a batch has that of its first record, by which
 //! the broker recognises a repeated batch. A batch is in the log once the broker has acknowledged it. The sender of a
-//! record is whoever handed it to the writer, under a number of its own ([`Ticket`](super::Ticket)).
+//! record is the caller that handed it to the writer, under a number of its own ([`Ticket`](super::Ticket)).
 //!
 //! Invariants: batches are in the order of their sequences; a batch keeps its sequence until it is dropped with its
 //! transaction; from the first batch that is not in the log onwards, at most [`REMEMBERED_BATCHES`] batches have been

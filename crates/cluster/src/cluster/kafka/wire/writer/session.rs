@@ -1,7 +1,7 @@
 //! The producer's identity, and whether it may still be trusted.
 //!
-//! The identity is a producer id with an epoch. Whoever opens the same transactional id later is its next holder, and
-//! gets a higher epoch; brokers then refuse requests with a lower one.
+//! The identity is a producer id with an epoch. The next producer that opens the same transactional id gets a higher
+//! epoch; brokers then refuse requests with a lower one.
 //!
 //! Invariants: sequences (the numbers of a producer's records in a partition) start at 0 in each epoch; a batch sealed
 //! in one epoch, that is, given its sequence, is never sent in another.
