@@ -171,17 +171,17 @@ impl<'a> Lane<'a> {
         }
         let mut start = 0;
         while start < self.batch.len() {
-            let source = self.batch.partition_index(start);
+            let partition_index = self.batch.partition_index(start);
             let end = (start..self.batch.len())
-                .find(|at| self.batch.partition_index(*at) != source)
+                .find(|at| self.batch.partition_index(*at) != partition_index)
                 .unwrap_or(self.batch.len());
-            self.pass_run(source, start..end)?;
+            self.pass_run(partition_index, start..end)?;
             start = end;
         }
         Ok(())
     }
 
-    fn pass_run(&mut self, source: usize, run: Range<usize>) -> Outcome<()> {
+    fn pass_run(&mut self, partition_index: usize, run: Range<usize>) -> Outcome<()> {
         self.bytes.clear();
         let mut next = 0;
         for record in run.map(|at| self.batch.record(at)) {
@@ -197,7 +197,7 @@ impl<'a> Lane<'a> {
             changelog_record(record.partition, record.offset, &mut self.bytes);
             next = record.offset + 1;
         }
-        let partition = self.batch.partitions().get(source).context("a batch knows its partitions")?;
+        let partition = self.batch.partitions().get(partition_index).context("a batch knows its partitions")?;
         let records = self.bytes.chunks_exact(CHANGELOG_KEY + CHANGELOG_VALUE).map(|bytes| {
             let (key, value) = bytes.split_at(CHANGELOG_KEY);
             (key, Some(value))

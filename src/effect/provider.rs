@@ -185,8 +185,8 @@ pub enum HandlerReport {
         /// The entries to add to the journal, in order.
         steps: Vec<OwnedStep>,
     },
-    /// The handler cannot continue, and only another version of it would help: its task stops before the record. The
-    /// attempt has ended.
+    /// The handler cannot continue, and only another version of the handler would help: its task stops before the
+    /// record. The attempt has ended.
     MustStopTask {
         /// The call.
         number: CallNumber,

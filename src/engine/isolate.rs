@@ -1,4 +1,4 @@
-//! Isolated tasks: a task, which is the work of one input partition, continues on its own after its output has failed.
+//! Isolated tasks: a task (the work of one input partition) whose output has failed continues on its own.
 //!
 //! After a delivery failure the task leaves the transactions that the lane's tasks share: it reads its input with its
 //! own reader and writes with its own producer, never waiting for a delivery, so that an output partition without a
@@ -186,7 +186,7 @@ fn advance<C: Cluster>(
     isolated.transactor.prepare(cluster).map_err(Failure::cluster)?;
     let indices: Vec<usize> = (isolated.processed_count..isolated.batch.len()).collect();
     isolated.attempted = indices.len();
-    // A claim: before a transaction writes for a partition, the group names its transactional id as the owner.
+    // Before a transaction writes for a partition, the committed offset has to name its transactional id as the owner.
     let ownership = Ownership { context, tasks, member, transactor: &mut isolated.transactor, metrics };
     ownership.claim(id, |_| false).map_err(Failure::cluster)?;
     let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(StepOutcome::Waiting) };

@@ -133,15 +133,14 @@ struct Names {
     transactional_id: String,
     /// Random for each start.
     random: u64,
-    /// How many transactors beside the lane's own its tasks have had: each gets another transactional id.
+    /// How many separate transactors the lane has made for its tasks; the number makes their transactional ids unique.
     isolations: u64,
 }
 
-/// When a lane last ended a round, and last began a commit. A round ends when the input is drained or a bound is
-/// reached; with a provider, in each step.
+/// When a lane last ended a round, and last began a commit. A round ends when no more records are awaited, or when a
+/// bound is reached; with a provider, each step of the lane is a round.
 struct Pace {
-    /// When the last round ended: the lane advanced past transaction markers, swept, and committed unless that was too
-    /// soon.
+    /// When the last round ended, with a sweep and usually a commit.
     round_ended_at: Duration,
     /// When it last began to commit a transaction, if ever.
     commit_began_at: Option<Duration>,
@@ -164,7 +163,7 @@ struct SeenTopics {
     edition: u64,
     /// The count of recreated topics when the tasks last restored because a topic was recreated.
     recreated_count: u64,
-    /// The catalog's count of topics that were given more partitions, as last seen.
+    /// How often topics were given more partitions, by the catalog's count as last seen.
     growth_count: u64,
 }
 
@@ -302,8 +301,8 @@ impl<C: Cluster> Lane<C> {
         if self.transactor.is_open() {
             return if self.awaits_more_records() { MORE_WAIT } else { Duration::ZERO };
         }
-        let is_isolated = |task: &Task<C>| matches!(task.phase, Phase::Queued { .. } | Phase::Isolated(_));
-        let is_busy = self.restores.pending || self.tasks.values().any(is_isolated);
+        let is_queued_or_isolated = |task: &Task<C>| matches!(task.phase, Phase::Queued { .. } | Phase::Isolated(_));
+        let is_busy = self.restores.pending || self.tasks.values().any(is_queued_or_isolated);
         if is_busy { BUSY_WAIT } else { self.idle_wait() }
     }
 

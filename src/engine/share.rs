@@ -75,7 +75,7 @@ pub struct Share {
     pub redo: RedoWriter,
     /// The task's next source offset before the transaction.
     pub start_offset: i64,
-    /// The position record, once the transaction is sealed.
+    /// For a topology with a sink: the position record, once it is encoded for the sink's commit.
     pub position_record: Vec<u8>,
 }
 

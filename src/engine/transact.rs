@@ -3,7 +3,7 @@
 //!
 //! A task is the work of one input partition. Its **share** of a transaction ([`Share`]) is everything that the
 //! transaction changes for it. To **fence** a transactional id is to end whatever is open under it, and to shut out the
-//! producer that has used it. `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
+//! producer that has used it. `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ struct OpenTransaction<M> {
     /// When it began, on the monotonic clock.
     since: Duration,
     shares: Vec<Share>,
-    /// The tasks without a share: the transaction only commits their offsets, each with an owner in its metadata, or
+    /// The tasks without a share: the transaction only commits their offsets, to change the owner in the metadata, or
     /// plays a redo.
     without_share: Vec<TaskId>,
     /// The records and bytes that it holds so far.

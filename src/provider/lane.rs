@@ -19,8 +19,8 @@ pub(in crate::provider) type ThreadMain =
 /// How many threads the drivers have started: the number of the next thread, for its name.
 static THREADS: AtomicU64 = AtomicU64::new(0);
 
-/// One lane's calls. The channels need no bound: neither holds more than the calls that the lane has under way, and the
-/// engine bounds their number.
+/// One lane's calls. The channels have no bound of their own: they hold the calls that the lane has under way, whose
+/// number the engine bounds, and withdrawn requests until the thread reaches them.
 pub(in crate::provider) struct Lane {
     thread_main: ThreadMain,
     withdrawable: Arc<WithdrawableRequests>,

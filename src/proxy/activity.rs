@@ -19,7 +19,8 @@ pub struct Activity {
 struct State {
     /// How many requests are at work.
     at_work: usize,
-    /// Since when the first request's head has been awaited, or a later one's has been arriving; otherwise `None`.
+    /// Since when the head of the first request has been awaited, or the head of a later request has been arriving;
+    /// otherwise `None`.
     head_since: Option<Instant>,
     idle_since: Instant,
     is_http2: bool,

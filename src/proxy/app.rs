@@ -1,8 +1,8 @@
 //! Finds the rule of each request, and counts requests.
 //!
-//! The layer is [`Idempotency`]: it carries out a request under a key once. A share is the part of a bound that a
-//! request takes. A place is the part that a connection takes of the bound on connections. Guards count something until
-//! they are dropped.
+//! The layer is [`Idempotency`]: it carries out a request under a key once. [`Guard`] is the layer around a service. A
+//! [`Share`] is the part of a bound that a request has taken. A [`Place`] is an open connection's part of the bound on
+//! connections.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ pub struct ConnectionContext {
     pub pace: Arc<Pace>,
 }
 
-/// The guards that a response holds until it has ended.
+/// The values that a response holds until it has ended: each counts something until it is dropped.
 type ResponseGuards = (Busy, crate::observe::OneRequest, Option<Arc<Share>>);
 
 /// A route.
@@ -143,8 +143,8 @@ impl App {
             let upgrade = self.heads.rewrite_request(&mut request, client);
             let progress = BodyProgress::default();
             let rate = route.buffers_body(&request).then_some(self.bounds.body_rate_min);
-            // Only an upgraded connection holds its place by itself. Any other request may outlive its client, and must
-            // not hold the place of a connection that is gone.
+            // Only a request that asks for an upgrade holds its connection's place, for the upgraded connection. Any
+            // other request may outlive its client, and must not hold the place of a connection that is gone.
             let upgrade_guards = upgrade.is_some().then(|| (place, Arc::clone(share)));
             let context = RequestContext { upgrade, progress: progress.clone(), upgrade_guards };
             request.extensions_mut().insert(context);

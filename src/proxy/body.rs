@@ -1,4 +1,4 @@
-//! Bodies that pass through the proxy: bounded in time, and counted by the values that they hold until they end.
+//! Bodies that pass through the proxy: bounded in time, or holding a value, such as a share of a bound, until they end.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ pub struct TimedBody<B> {
 }
 
 /// Measures a body's average rate, which must not fall below a minimum. The body may take as long as its bytes so far
-/// take at the minimum rate, plus once the time limit for a piece.
+/// take at the minimum rate, plus the time limit for one piece.
 struct RateMeter {
     /// The minimum, in bytes a second.
     min: u64,

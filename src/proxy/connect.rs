@@ -50,7 +50,7 @@ pub async fn connect(origin: &Origin, needs_http1: bool) -> Result<NewConnection
     connected.unwrap_or_else(|_| Err(format!("no connection to {}:{} within {wait:?}", origin.host, origin.port)))
 }
 
-/// Connects without a time limit.
+/// Connects, and does the handshakes; the caller bounds the time.
 async fn connect_now(origin: &Origin, needs_http1: bool) -> Result<NewConnection, String> {
     let stream = dial(&origin.host, origin.port, origin.connect_wait).await?;
     match &origin.tls {

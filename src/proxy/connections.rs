@@ -1,9 +1,9 @@
 //! Clients' connections: a bounded number of them, each closed when it is silent for too long.
 //!
-//! **Invariant.** At most [`Bounds::connections_max`] connections are open, not counting those that are being closed.
-//! Each has a place, and [`places`] chooses the connection that gives up its place for a new one. There are time limits
-//! for the head of a request, for a connection without a request, and for a client that reads nothing (with HTTP/2:
-//! nothing of a response).
+//! **Invariant.** At most [`Bounds::connections_max`] connections are open, apart from those that are being closed and
+//! one that waits for a place. Each has a place, and [`places`] chooses the connection that gives up its place for
+//! a new one. There are time limits for the head of a request, for a connection without a request, and for a client
+//! that reads nothing (with HTTP/2: nothing of a response).
 //!
 //! **Failure**: an error on a connection ends that connection and affects no other.
 //!

@@ -1,7 +1,7 @@
 //! Passes requests on to the service, and its responses back.
 //!
-//! The layer ([`crate::http`]) stands in front of this. A guarded request is one that the layer has reserved under its
-//! key, after reading its whole body; it has [`Reservation`] among its extensions.
+//! The layer ([`crate::http`]) stands in front of this. A guarded request has a key, under which the layer has reserved
+//! it after reading its whole body: it has its [`Reservation`] among its extensions.
 //!
 //! The service's response is passed on as it arrives. If the service does not respond, the proxy itself answers, and
 //! says whether the request may have been carried out.
@@ -78,9 +78,8 @@ impl Service<Request<Body>> for Forward {
 
 impl Forward {
     async fn forward_request(self, mut request: Request<Body>) -> Response<Body> {
-        // The reservation of a guarded request.
-        let held = request.extensions_mut().remove::<Reservation>();
-        let is_guarded = held.is_some();
+        let reservation = request.extensions_mut().remove::<Reservation>();
+        let is_guarded = reservation.is_some();
         let context = request.extensions_mut().remove::<RequestContext>();
         let upgrade = context.as_ref().filter(|_| !is_guarded).and_then(|context| context.upgrade.clone());
         let client = upgrade.as_ref().and_then(|_| request.extensions_mut().remove::<OnUpgrade>());
@@ -106,7 +105,7 @@ impl Forward {
                 return problem::body_unread();
             }
             Err(failure) => {
-                let request_name = held.map(|held| held.id.short());
+                let request_name = reservation.map(|reservation| reservation.id.short());
                 tracing::warn!(request = request_name, %failure, "the service did not answer a request");
                 self.metrics.upstream_failed(failure.as_str());
                 return problem::from_failure(&failure);

@@ -37,7 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Query {
-    /// As [`ListFilter`], where `begins` is `id_prefix`.
+    /// As [`ListFilter`]: `begins` is its `id_prefix`, `answered` its `includes_answered`.
     List { begins: String, answered: bool, max: usize },
     /// Id, token and answer are in hexadecimal digits. Without an answer the request is forgotten. The token is a new
     /// one, under which the decision is written.

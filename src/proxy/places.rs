@@ -5,7 +5,8 @@
 //! If all places are taken when a new connection arrives, the connection that has been idle longest is closed. If there
 //! are free places, but the client already has its share, the connection that has been idle longest among the client's
 //! own is closed; if all of these are at work, the new connection is refused. If connections at work take all places, a
-//! new connection waits until one of them becomes idle or ends. A connection is at work while it has a request.
+//! new connection waits until one of them becomes idle or ends. A connection is at work while it has a request, and
+//! once it has become a web socket.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! The proxy's own responses: problems, as `application/problem+json` (RFC 9457).
 //!
-//! A marker among a response's extensions says whether the service may have run, for the layer ([`crate::http`]), or is
-//! the request's [`Outcome`], for metrics. [`OwnResponse`] marks a response that is not the service's.
+//! They have markers among their extensions: [`OwnResponse`] on each of them; [`NotRun`], [`MayHaveRun`] or [`GivenUp`]
+//! where the layer ([`crate::http`]) has to know whether the service may have run; or an [`Outcome`] for metrics.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_TYPE, HOST,
@@ -28,7 +28,7 @@ pub fn from_failure(failure: &Failure) -> Response<Body> {
             let mut response = problem(
                 StatusCode::BAD_GATEWAY,
                 "urn:ratchet:proxy:unreachable",
-                "The service cannot be reached",
+                "The service did not begin the request",
                 "nothing was done; send it again later",
             );
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

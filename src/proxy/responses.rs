@@ -52,7 +52,7 @@ struct State {
 
 impl Pace {
     /// A pace with `silence_max` as the time limit for each piece, and a minimum average rate in bytes a second: the
-    /// client may take as long for all pieces so far as their bytes take at that rate, plus once `silence_max`.
+    /// client may take as long for all pieces so far as their bytes take at that rate, plus `silence_max`.
     pub fn new(silence_max: Duration, rate_min: usize) -> Arc<Self> {
         Arc::new(Self { silence_max, rate_min: rate_min as u64, state: Mutex::default() })
     }

@@ -93,8 +93,8 @@ pub fn open(config: &StoreConfig) -> Result<OpenedStore, Error> {
     })
 }
 
-/// A store on the server at this address. If parts of the address are in files, the address is read again once these
-/// have changed, and the store opened again.
+/// A store on the server at this address. If parts of the address are in files, the address is read again, and the
+/// store opened again, once the files have changed.
 fn server_store(
     url: &Text,
     open: impl Fn(&Text) -> Result<Arc<dyn Store>, Error> + Send + Sync + 'static,
@@ -144,7 +144,7 @@ fn open_redis(url: &Text) -> Result<redis::requests::Requests, Error> {
 struct ReplaceableStore {
     /// Opens the store again once the files have changed.
     renewed: Renewed<Arc<dyn Store>>,
-    /// When the files were last read, and the store that is in use since.
+    /// When the files were last read, and the store that has been in use since.
     current: Mutex<(Instant, Arc<dyn Store>)>,
 }
 

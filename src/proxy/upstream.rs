@@ -1,8 +1,8 @@
 //! The service behind the proxy: its address, and the connections to it.
 //!
 //! An HTTP/1.1 connection carries one request at a time, and is kept for the next request for a short time. It becomes
-//! free a moment after its response has ended; a request that comes in this moment waits for it. An
-//! HTTP/2 connection carries as many requests as the service allows; further requests open another connection.
+//! free a moment after its response has ended; a request that arrives in this moment waits for it. An HTTP/2 connection
+//! carries as many requests as the service allows; further requests open another connection.
 //!
 //! **Whether a request may have arrived**: if a connection fails before it has begun to write a request, the request is
 //! returned and goes to another connection. After that it is not known whether the service has received the request, so
@@ -33,8 +33,8 @@ use crate::words::error_text;
 const IDLE_MAX: Duration = Duration::from_secs(4);
 /// The most unused HTTP/1.1 connections that are kept.
 const IDLE_CONNECTIONS_MAX: usize = 256;
-/// How long a connection may take to become free after its response has ended. It takes only a moment, unless the
-/// service has responded before it has read the whole request.
+/// How long a request waits for a connection whose response has ended to become free. That takes only a moment, unless
+/// the service has responded before it has read the whole request.
 const RETURN_WAIT: Duration = Duration::from_millis(50);
 /// The most connections that are tried for one request, while each returns it unsent.
 const CONNECTIONS_TRIED_MAX: usize = 3;
@@ -57,8 +57,7 @@ pub struct Origin {
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// How to speak TLS: first for requests over any version that `protocol` allows, then for those that need HTTP/1.1.
-    /// `None` without TLS.
+    /// How to speak TLS: for any version of HTTP that `protocol` allows, and for HTTP/1.1 alone. `None` without TLS.
     pub tls: Option<Arc<[Renewed<ClientConfig>; 2]>>,
     /// The protocol spoken with it.
     pub protocol: Protocol,
@@ -96,8 +95,8 @@ impl Origin {
         })
     }
 
-    /// Adds TLS if the scheme is `https`. The file `authorities` has the certificates of those that may sign the
-    /// service's; without it, the system's are used.
+    /// Adds TLS if the scheme is `https`. The file `authorities` has the certificates of the authorities that may sign
+    /// the service's certificate; without a file, the system's authorities are trusted.
     ///
     /// # Errors
     /// Why TLS cannot be used.
@@ -130,7 +129,7 @@ impl Origin {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// Nothing of the request was sent, or the service says that it has not begun to process it.
-    #[error("nothing was sent: {0}")]
+    #[error("the service has not begun the request: {0}")]
     NotSent(String),
     /// The request may have been sent, and the connection has ended.
     #[error("the answer was lost: {0}")]

@@ -1,8 +1,8 @@
 //! Reports the use of the bounds on what clients may take of the proxy, such as its connections: in metrics, and in a
 //! warning about each bound that has refused a client.
 //!
-//! Clients take their **shares** from a bound. One is refused when the bound is used up, or when its own share is as
-//! large as one client's may be.
+//! A client's **share** is the part of a bound that the client has taken. A client is refused when the bound is used
+//! up, or when its own share may not grow any more (see [`Shares`]).
 
 use std::sync::Arc;
 use std::time::Duration;

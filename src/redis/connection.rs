@@ -17,7 +17,7 @@ use super::{Address, Error, ErrorKind, VERSION_MIN};
 
 /// The longest that a thread tries to connect, after the name is resolved.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// The shortest timeout that is set on a socket: it accepts none of zero.
+/// The shortest timeout that is set on a socket. A socket accepts no timeout of zero.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 /// How much later than its deadline a reply may come: the socket's timeout is shortened only in steps of this length,
 /// since setting it costs more than reading a reply.
@@ -176,8 +176,8 @@ fn too_old(address: &Address, version: &str) -> Error {
     address.error(ErrorKind::Permanent, &message)
 }
 
-/// The text of a field in the reply to HELLO: a map or, in the older version of the protocol, an array in which each
-/// name is followed by its value. `None` if there is no such text.
+/// The text of a field in the reply to HELLO, which is a map or, in the older version of the protocol, an array in
+/// which each name is followed by its value. `None` if there is no such text.
 fn text_of(hello: &Value, name: &str) -> Option<String> {
     let text = |value: &Value| match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),

@@ -1,5 +1,5 @@
-//! Classifies errors: whether they are **transient**, so that they may pass by themselves, or **permanent**, so that a
-//! person has to act; and what to do about them.
+//! Classifies errors as **transient**, which may pass by themselves, or **permanent**, which need a person to act; and
+//! says what to do about them.
 
 use ::redis::{ErrorKind as RedisErrorKind, RedisError};
 

@@ -160,7 +160,7 @@ impl gate::Session for Session {
     }
 }
 
-/// Encodes commands in Redis's protocol, into memory that is used again: nothing is allocated per record.
+/// Encodes commands in Redis's protocol, into reused memory: nothing is allocated per record.
 struct Encoder {
     key: KeyEncoder,
     /// The arguments of SET that follow the coordinates.
@@ -237,7 +237,7 @@ fn put_mark(commands: &mut Vec<u8>, mark_start: &str, offset: i64) {
     let _ = write!(commands, "${}\r\n{mark_start}{offset}\r\n", mark_start.len() + digits);
 }
 
-/// Writes `bytes`, as one part of a command.
+/// Writes one part of a command.
 fn put_bulk_string(out: &mut Vec<u8>, bytes: &[u8]) {
     // Writing to memory does not fail.
     let _ = write!(out, "${}\r\n", bytes.len());

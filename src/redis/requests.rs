@@ -122,7 +122,7 @@ impl Requests {
         self.check_reply(connection, reply)
     }
 
-    /// Runs a script that returns whether the request still has the caller's token.
+    /// Runs a script that changes a request only if the caller still holds it, and returns whether it does.
     async fn run_fenced(&self, script: &ScriptInvocation<'_>) -> Result<StillHeld, Error> {
         Ok(if self.run::<bool>(script).await? { StillHeld::Yes } else { StillHeld::Fenced })
     }

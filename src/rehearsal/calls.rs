@@ -52,7 +52,7 @@ pub struct Answered {
 #[derive(Clone, Debug)]
 struct Known {
     request: RenderedRequest,
-    kept: RememberedOutcome,
+    remembered: RememberedOutcome,
     result: Answered,
 }
 
@@ -117,7 +117,7 @@ impl Caller {
             Ok(request) => request,
             Err(_) => return decision,
         };
-        if let RememberedOutcome::GivenUp { first_attempt_at_ms } = known.kept {
+        if let RememberedOutcome::GivenUp { first_attempt_at_ms } = known.remembered {
             let found = FoundCall { first_attempt_at_ms, attempts: 0, may_have_acted: true };
             return match self.carry(id, request, Some(found), wall_ms) {
                 Carried::Out | Carried::InInbox => {
@@ -149,13 +149,13 @@ impl Caller {
         let is_same = before.is_none_or(|before| before == request);
         self.made.is_same = request.key.is_some().then_some(is_same);
         let (call, outcome, answered) = self.call(found, wall_ms);
-        let kept = call.remembered_outcome(outcome);
+        let remembered = call.remembered_outcome(outcome);
         let result = match outcome {
             Outcome::Done => answered,
             _ => Answered { status: None, body: None },
         };
-        if kept != RememberedOutcome::AsBefore {
-            self.known.insert(id, Known { request, kept, result: result.clone() });
+        if remembered != RememberedOutcome::AsBefore {
+            self.known.insert(id, Known { request, remembered, result: result.clone() });
         }
         let reason = match outcome {
             Outcome::Done => {
@@ -172,7 +172,7 @@ impl Caller {
             _ => reason.meaning(),
         };
         let rejection = Rejection { reason, message: message.to_owned() };
-        if kept == RememberedOutcome::AsBefore { Carried::Refused(rejection) } else { Carried::Failed(rejection) }
+        if remembered == RememberedOutcome::AsBefore { Carried::Refused(rejection) } else { Carried::Failed(rejection) }
     }
 
     /// Carries a call through. Transactions commit at once.

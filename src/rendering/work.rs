@@ -18,7 +18,7 @@ use crate::topology::sink::Terms;
 use super::only_row;
 use super::request::Requester;
 
-/// What makes of one record after the other what it asks for.
+/// Renders what a topology's records ask for, one record after the other.
 #[derive(Debug)]
 pub enum WorkRenderer {
     /// By HTTP.
@@ -28,7 +28,7 @@ pub enum WorkRenderer {
 }
 
 impl WorkRenderer {
-    /// For this topology's records; `None` if it calls nobody.
+    /// For this topology's records; `None` if the topology calls neither a provider nor a handler.
     pub fn new(topology: &Topology) -> Option<Self> {
         match topology.handler() {
             Some(_) => Some(Self::Handler(topology.name.as_str().into())),
@@ -39,7 +39,7 @@ impl WorkRenderer {
     /// What `record` asks for. `rows` is what was read of it, its ranges in `arena`.
     ///
     /// # Errors
-    /// Why it can ask for nothing, in words without anything of its content.
+    /// Why no request or work can be made of the record, in words without anything of the record's content.
     pub fn render(&mut self, record: &Record<'_>, rows: &[dedup::Row], arena: &[u8]) -> Result<Payload, String> {
         match self {
             Self::Http(requester) => {

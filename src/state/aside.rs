@@ -2,13 +2,13 @@
 //!
 //! A task's store can be rebuilt from a topic, the changelog. A store that cannot be used any further is renamed before
 //! a new one is built in its place, and is removed only once the new store is complete: until then it may hold the last
-//! copy of its entries. Before a **load** writes the changelog's records in bulk into a complete store, which is merely
-//! behind, a copy of the store is set aside.
+//! copy of its entries. Before a restore **loads** the changelog's records (writes them in bulk) into a complete store
+//! that is merely behind, a copy of the store is set aside.
 //!
 //! ```text
 //! orders-3/             the store in use, or being built
 //! orders-3.aside/       its predecessor; names of tasks' folders end in a number, so there is no conflict
-//! orders-3.aside.tmp/   a copy that RocksDB is making, or has left unfinished when the process was killed
+//! orders-3.aside.tmp/   a copy that RocksDB is making, or that a killed process has left unfinished
 //! ```
 //!
 //! Renaming is atomic: after a kill at any moment, each store is whole in one of the two places. The caller holds the

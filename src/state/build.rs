@@ -1,16 +1,16 @@
 //! Builds table files from bulk loads and frozen memtables, on separate threads.
 //!
-//! A **table file** is a file of sorted records in RocksDB's format. A **load** has the changelog's records with which
-//! a restore brings a store up to date. A **frozen memtable** is a full hash table of the last commits.
+//! A **table file** is a file of sorted records in RocksDB's format. A **load** is a buffer of changelog records that
+//! a restore has read. A **frozen memtable** is a hash table of a store's last commits that accepts no more.
 //!
 //! [`Builders`] sort the records and write them to a file in the store's folder; the store **ingests** the files, which
 //! adds them to RocksDB's own, in the order in which they were submitted, so that the later record of a key wins. Until
 //! it is ingested, a file has a name that RocksDB does not use.
 //!
 //! **Invariants**: no file of a load contains a position record (how far the input was processed). A crash may keep
-//! such a file and lose the meta (how far the changelog was read) that is written after it; the position record is
-//! written with the meta, and so is never ahead of it. A memtable's file contains the entries, the position record and
-//! the meta: it is ingested as a whole.
+//! such a file and lose the meta (how far the store has applied the changelog) that is written after it; the position
+//! record is written with the meta, and so is never ahead of it. A memtable's file contains the entries, the position
+//! record and the meta: it is ingested as a whole.
 //!
 //! **Failure**: an error, even a panic, is returned when the store asks for the file. A store that is dropped waits for
 //! the file that is being written for it, and cancels builds that were not started: no thread writes into its folder
@@ -96,7 +96,7 @@ impl Builders {
 }
 
 impl<T> PendingBuild<T> {
-    /// Takes the outcome. If the build has not ended, waits for it if `wait` is set, and otherwise returns `None`.
+    /// Takes the outcome. With `wait`, waits until the build has ended; without, returns `None` until then.
     pub fn outcome(&self, wait: bool) -> Option<Result<T, Error>> {
         const NO_OUTCOME: &str = "builders send an outcome for each job";
         if wait {

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Two processes with the same configuration take different slots. Nothing is ever removed except inside a slot of
-//! a folder that has the marker; a folder that is neither empty nor has the marker is rejected.
+//! a folder that has the marker; a folder without the marker is rejected unless it is empty.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -130,7 +130,7 @@ pub(super) fn create_dir(dir: &Path) -> Result<(), Error> {
     folder::make(dir).and_then(|()| folder::close(dir)).map_err(|error| Error::from_io(dir, &error))
 }
 
-/// Writes the marker into `root` if the folder is empty; an error if it is neither empty nor has the marker.
+/// Writes the marker into `root`, unless it is there already. An error if `root` has no marker and is not empty.
 fn mark(root: &Path) -> Result<(), Error> {
     let marker = root.join(MARKER_FILE);
     if marker.exists() {

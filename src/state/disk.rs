@@ -6,10 +6,10 @@
 //! - Flushed writes, renamed folders and synced folders survive a crash.
 //! - A folder is never renamed onto another store.
 //!
-//! A store's **meta** says how far the store has got in the changelog, from which it can be rebuilt. A **load** is what
-//! a restore has read of the changelog. Loads, and **frozen memtables** (full tables of the last commits), are
-//! **pending** until they are in the store; a large one becomes a **table file** first, which the store then
-//! **ingests**.
+//! A store's **meta** says how far the store has applied its changelog, the topic from which it can be rebuilt. A
+//! **load** is a buffer of changelog records that a restore has read. Loads and **frozen memtables** (tables of the
+//! last commits that accept no more) are **pending** until they are in the store; a large load or memtable first
+//! becomes a **table file**, which the store then **ingests**.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::format::StoreMeta;
 pub enum Ingest {
     /// Those whose files are ready.
     Ready,
-    /// Those whose files are ready, and a memtable for which the last attempt failed: it is tried again.
+    /// Those whose files are ready; a memtable for which the last attempt failed is tried again.
     ReadyOrFailed,
     /// All of them: waits for files that are not ready.
     All,

@@ -55,7 +55,7 @@ pub enum Error {
         /// The number of slots.
         slots: u32,
     },
-    /// The folder lies outside a marked state folder, and therefore is not removed.
+    /// The folder is not in a slot of a state folder that has ratchet's marker, and therefore is not removed.
     #[error("{} does not lie in a slot of a state folder of ratchet, so it is not removed; remove it by hand", .path.display())]
     Unmarked {
         /// The folder.

@@ -8,7 +8,7 @@
 //! at five times the speed of the next best way); for a small load a file would not pay. [`super::build`] sorts the
 //! records and writes the file.
 //!
-//! `sabotage::is_on` switches on a deliberate fault, in tests only.
+//! `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use std::path::Path;
 

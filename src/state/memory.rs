@@ -2,9 +2,9 @@
 //! to the cache, budgets of memtables and of load buffers, for which the cache shrinks, and RocksDB's few background
 //! threads. Also the options with which every store is opened.
 //!
-//! A **memtable** is a hash table of a store's last commits, which later becomes a file; RocksDB's own, the **write
-//! buffers**, take only what is too small for a file. A **load buffer** has records of a changelog, from which a store
-//! is restored.
+//! A **memtable** is a hash table of a store's last commits, which later becomes a file. RocksDB's own memtables, its
+//! **write buffers**, take what is too small for a file. A **load buffer** holds changelog records that a restore has
+//! read.
 //!
 //! The options are tuned for many small stores whose lookups mostly miss: a task's typical lookup is for an identity
 //! that it has never seen, and a worker may have hundreds of tasks.
@@ -24,13 +24,13 @@ use super::disk::Disk;
 use super::load::{BufferBound, LoadBuffer};
 use super::memtable::{MemtableBounds, MemtableBudget};
 
-/// All memtables together may take 1 / this of the memory; a larger fraction would mean fewer, larger files.
+/// All memtables together get 1 / this of the memory; a larger fraction would mean fewer, larger files.
 const ALL_MEMTABLES_SHARE: usize = 4;
 /// The bounds of one memtable's size, whatever its store's share is. A larger memtable takes too long to write when the
 /// store is closed.
 const MEMTABLE_BYTES_RANGE: RangeInclusive<usize> = 64 << 10..=64 << 20;
-/// The most changelog records in the memtables that accept commits, in all stores together. They are read again after a
-/// crash, which takes well below a second.
+/// How many changelog records the memtables that accept commits get, in all stores together. They are read again after
+/// a crash, which takes well below a second. Many stores get more, because of the minimum below.
 const ALL_MEMTABLES_RECORDS_MAX: usize = 2_000_000;
 /// The bounds of one memtable's changelog records. A lower minimum would make many small files if there are many
 /// stores, and these are hardly ever all busy at the same time.
@@ -52,19 +52,20 @@ const ARENA_BLOCK_BYTES: usize = 64 << 10;
 const FILE_SHARE: u64 = 4;
 const FILE_BYTES_MIN: u64 = 16 << 20;
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// The total size of the table files that one store keeps open, 3 GiB. Other files are opened when they are read.
+/// The most bytes of table files that one store keeps open, if each file has its target size. Other files are opened
+/// when they are read.
 const OPEN_FILES_BYTES: u64 = 48 * FILE_BYTES_MAX;
-/// The bits per entry of a file's filter, which tells most keys that the file does not have: one in a hundred lookups
-/// of an unknown identity reads a block.
+/// The bits per entry of a file's filter, which rules out most keys that the file does not have: one in a hundred
+/// lookups of an unknown identity reads a block.
 const FILTER_BITS: f64 = 10.0;
 /// How aggressively blocks of replaced files are evicted from the cache: the value that RocksDB's authors intend as the
 /// default.
 const UNCACHE: &str = "uncache_aggressiveness=300";
-/// The cache counts as full once less than 1 / this of its size is free, because its parts fill unevenly.
+/// The cache counts as full once at most 1 / this of its size is free, because its shards fill unevenly.
 const CACHE_FULL_SHARE: usize = 8;
-/// The most files in level 0, of the files that no compaction has merged yet: every miss (a lookup of an unknown key)
-/// checks the filter of each, so beyond this number writes wait for a compaction. A load leaves some dozens of files,
-/// and later writes need not wait until those are merged.
+/// The most files in level 0, which has the files that no compaction has merged yet: every miss (a lookup of an unknown
+/// key) checks the filter of each, so beyond this number writes wait for a compaction. A restore leaves some dozens of
+/// files, and later writes need not wait until those are merged.
 const LEVEL_ZERO_FILES_MAX: i32 = 256;
 const LOG_BYTES_MAX: usize = 1 << 20;
 const MANIFEST_BYTES_MAX: usize = 4 << 20;
@@ -78,14 +79,15 @@ pub(super) const COMPACTION_THREADS: i32 = 2;
 const STORE_JOBS: i32 = 1 + COMPACTION_THREADS;
 const _: () = assert!(STORE_JOBS / 4 <= 1);
 
-/// Load buffers may take at most 1 / this of the memory, since blocks are evicted for them.
+/// Load buffers may take 1 / this of the memory, since blocks are evicted for them; [`LOAD_BUFFERS_MIN`] buffers are
+/// always allowed.
 const LOADS_SHARE: usize = 2;
-/// The target number of load buffers: for several concurrent loads, each with a buffer to fill, and for buffers whose
-/// files are being built.
+/// The target number of load buffers: for several concurrent restores, each with a buffer to fill, and for buffers
+/// whose files are being built.
 const LOAD_BUFFERS: usize = 8;
 const LOAD_BUFFERS_MIN: usize = 2;
 /// A smaller buffer makes too many files from a changelog; a larger buffer takes too long to build at the end of a
-/// load.
+/// restore.
 const LOAD_BUFFER_BYTES_MIN: usize = 4 << 20;
 const LOAD_BUFFER_BYTES_MAX: usize = 64 << 20;
 /// Building a table file takes 1 / this of its buffer's size in addition, for the filter's hashes and blocks.
@@ -98,8 +100,8 @@ const BUILD_SHARE: usize = 5;
 pub struct Memory(Arc<dyn Disk>);
 
 impl Memory {
-    /// A budget of `bytes` for all stores together, on this machine's disk. It is kept to by evicting blocks and
-    /// flushing write buffers, not by rejecting writes: the memory in use may exceed it.
+    /// A budget of `bytes` for all stores together, on this machine's disk. To keep within it, blocks are evicted and
+    /// write buffers flushed, but writes are not rejected: the memory in use may exceed it.
     pub fn new(bytes: u64) -> Self {
         Self::with_disk(Arc::new(RocksMemory::new(bytes, Builders::default())))
     }
@@ -328,7 +330,7 @@ impl Loads {
         Self { buffer_bytes, buffers_max, blocks, buffers_in_use: Mutex::new(0), builders }
     }
 
-    /// A share for one more buffer; `None` if the bound on buffers is reached.
+    /// A share for one more buffer; `None` if `buffers_max` buffers are in use.
     fn take_buffer(loads: &Arc<Self>) -> Option<LoadBufferShare> {
         let mut buffers_in_use = loads.buffers_in_use();
         (*buffers_in_use < loads.buffers_max).then(|| {
@@ -337,7 +339,8 @@ impl Loads {
         })
     }
 
-    /// Sets the number of buffers in use to `count` of it, and the memory that is reserved for them.
+    /// Changes the number of buffers in use by `count`, which gets the old number and returns the new one, and reserves
+    /// memory for as many buffers.
     fn set_buffers_in_use(&self, buffers_in_use: &mut usize, count: impl Fn(usize) -> usize) {
         *buffers_in_use = count(*buffers_in_use);
         self.blocks.reserve_for_loads(*buffers_in_use * (self.buffer_bytes + self.buffer_bytes / BUILD_SHARE));

@@ -1,17 +1,18 @@
 //! The memtable of a store: hash tables of the commits that are not in the store's files yet.
 //!
-//! Commits go into the **active** table. When that table is full, it is **frozen**, and is **pending** until the
-//! store's files have **ingested** it as a whole, with the **meta** of its last commit (up to where the changelog was
-//! applied); until then lookups still search it. So the disk always holds the state after some commit. After a crash,
+//! Commits go into the **active** table. When that table is full, or the store is flushed, it is **frozen**: it accepts
+//! no more. It is **pending** until the store's files have **ingested** it as a whole, with the **meta** of its last
+//! commit (up to where the changelog was applied). So the disk always holds the state after some commit. After a crash,
 //! the records of tables that were not ingested are read again from the changelog, the topic with all that was
-//! committed; therefore the number of changelog records in them is bounded, too. The table that was ingested last stays
-//! as a cache while there is memory for it, so that keys in frequent use are not read from the files after each freeze.
+//! committed; therefore the number of changelog records in them is bounded, too. Lookups search all tables. The table
+//! that was ingested last stays as a cache while there is memory for it, so that keys in frequent use are not read from
+//! the files after each freeze.
 //!
-//! RocksDB has a memtable of its own, a sorted list in which each write searches for its place. RocksDB's is used only
-//! for bulk loads and for frozen tables that are too small for a file.
+//! RocksDB has a memtable of its own, a sorted list in which each write searches for its place. RocksDB's is used for
+//! frozen tables that are too small for a file, and while a store is being restored.
 //!
-//! All memtables of a process share a [`MemtableBudget`]. `sabotage::is_on` switches on a deliberate fault, in tests
-//! only.
+//! All memtables of a process share a [`MemtableBudget`]. `sabotage::is_on` says whether a test has switched on a
+//! deliberate fault.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -191,7 +192,7 @@ impl Memtable {
         self.newest_first().map(Overlay::memory_bytes).sum()
     }
 
-    /// Has the budget count the memory that the tables take now.
+    /// Updates the budget to the memory that the tables take now.
     fn update_budget(&mut self) {
         let bytes = self.bytes();
         self.budget.change(self.charged_bytes, bytes);
@@ -206,7 +207,7 @@ impl Drop for Memtable {
     }
 }
 
-/// The bound of all stores' tables together, of which each gets an equal share, and the bounds of that share.
+/// The bound of all stores' tables together, which is divided equally among the tables, and the bounds of one share.
 #[derive(Clone, Debug)]
 pub struct MemtableBounds {
     /// The bound of all tables together.
@@ -263,7 +264,7 @@ impl MemtableBudget {
         self.used_bytes() > self.bytes.total
     }
 
-    /// Counts `to` bytes for a memtable that has taken `from` bytes.
+    /// Counts `to` bytes instead of `from` bytes for a memtable.
     fn change(&self, from: usize, to: usize) {
         if from == to {
             return;

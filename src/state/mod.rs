@@ -4,18 +4,19 @@
 //!   an **entry** for each identity that is remembered, and the **position record**: how far the partition was
 //!   processed.
 //! - The **changelog** is a topic that has everything that was committed to the store. A **restore** reads it, and
-//!   brings the store up to date or rebuilds it; a **load** is what it writes to the store in bulk.
+//!   brings the store up to date or rebuilds it; a **load** is one buffer of the changelog's records that a restore
+//!   writes to the store in bulk.
 //! - The store's **meta** says how far the store has applied the changelog, and which transaction it is the result of.
-//! - A **memtable** holds the last commits in memory. Once full, it is **frozen** and, unless it is small, becomes a
-//!   **table file**, which RocksDB **ingests**: adds to its own files.
+//! - A **memtable** holds the last commits in memory. Once full or flushed, it is **frozen**: it accepts no more, and
+//!   unless it is small, becomes a **table file**, which RocksDB **ingests**: adds to its own files.
 //! - A **slot** is the folder of one process in the state folder, which ratchet's **marker** file identifies.
 //!
 //! In this module:
 //!
 //! - [`StateSlot`]: the folder in which a process keeps its stores
 //! - [`Store`]: a task's store; [`Overlay`]: a transaction's writes until Kafka has committed;
-//!   [`LoadBuffer`]: the changelog records that a restore has read; [`FrozenMemtable`]: a full memtable, within a
-//!   [`MemtableBudget`] and its [`MemtableBounds`]
+//!   [`LoadBuffer`]: the changelog records that a restore has read; [`FrozenMemtable`]: a memtable that accepts
+//!   no more commits, within a [`MemtableBudget`] and its [`MemtableBounds`]
 //! - [`aside`]: sets stores aside while their successors are built; [`Survey`]: a read-only view of a state folder
 //! - [`Memory`]: the memory that all stores of a process share; [`Registry`]: the stores that are open
 //! - [`longest_stall`]: the disk call that has been in progress longest

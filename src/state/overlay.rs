@@ -3,8 +3,8 @@
 //! A [`RecordBuffer`] holds the records one after the other. The slots of a hash table hold the records' **places**
 //! (where they start in the buffer), each beside its key's hash. So a write allocates nothing, clearing keeps the
 //! memory for the next transaction, and a lookup reads memory twice. In large overlays many keys are looked up at a
-//! time, so that the processor waits for memory once for all of them: their memory is read first and the result given
-//! to [`black_box`], which keeps the compiler from leaving such reads out.
+//! time, so that the processor waits for memory once for all of them: their slots and records are read first, and the
+//! result is given to [`black_box`], which keeps the compiler from leaving such reads out.
 //!
 //! All overlays of a process use the same hash function.
 
@@ -128,7 +128,7 @@ impl Overlay {
         self.slots[at] = slot;
     }
 
-    /// Doubles the number of slots.
+    /// Doubles the number of slots, to [`SLOTS_MIN`] at least.
     fn grow(&mut self) {
         let slot_count = (self.slots.len() * 2).max(SLOTS_MIN);
         let slots = std::mem::replace(&mut self.slots, vec![0; slot_count]);
@@ -179,7 +179,7 @@ impl Overlay {
                 return;
             }
             if !self.is_empty() {
-                // Only to have the processor fetch them.
+                // The result is ignored: this only makes the processor fetch the slots and records.
                 self.find_by_hash(&keys[..count]);
             }
             for ((hash, key), value) in keys[..count].iter().zip(values) {

@@ -1,8 +1,9 @@
 //! RocksDB on this machine's disk: see [`super::disk`].
 //!
-//! There are two ways into the database. A large load (changelog records that a restore has read) or frozen memtable (a
-//! full table of the last commits) becomes a **table file**, which RocksDB **ingests**: adds to its own files. A small
-//! one is written as a batch, together with the store's **meta** (how far the store has got in its changelog).
+//! There are two ways into the database. A large load (a buffer of changelog records that a restore has read) or a
+//! large frozen memtable (a table of the last commits that accepts no more) becomes a **table file**, which RocksDB
+//! **ingests**: adds to its own files. A small load or memtable is written as a batch, together with the store's
+//! **meta** (how far the store has applied its changelog).
 //!
 //! There is no write-ahead log. A write batch goes whole into one of RocksDB's write buffers, write buffers reach the
 //! disk in order, and all keys share them; table files reach the disk at once. A frozen memtable's file and every write
@@ -142,13 +143,13 @@ impl Rocks {
         Ok(())
     }
 
-    /// Ingests or writes the memtables that `mode` says, in order. A memtable for which that fails stays the first one.
+    /// Ingests or writes the memtables that `mode` selects, in order. A memtable for which that fails stays first.
     fn ingest_memtables(&mut self, mode: Ingest) -> Result<(), Error> {
         while let Some((table, build_state)) = self.memtables.front_mut() {
             let table = Arc::clone(table);
             match build_state {
                 BuildState::Small => {
-                    // Remains if the next line fails.
+                    // If the write fails, this remains the state.
                     *build_state = BuildState::Failed;
                     self.write(&|put| table.each(put), table.bytes(), table.meta())?;
                 }
@@ -177,7 +178,7 @@ impl Rocks {
         Ok(BuildState::UnderWay(self.memory.builders().submit(&self.dir, work)?))
     }
 
-    /// Counts a load's table file. Up to [`LOAD_FILES_MAX`] files are not compacted until the restore has ended:
+    /// Counts a load's table file. Fewer than [`LOAD_FILES_MAX`] files are not compacted until the restore has ended:
     /// compacting them at once would take resources that the restore itself needs, and merge the same entries again and
     /// again.
     fn count_load_file(&mut self) -> Result<(), Error> {
@@ -211,7 +212,7 @@ impl Rocks {
         Err(Error::Full { path: self.dir.clone(), reason })
     }
 
-    /// A number that RocksDB reports on itself; 0 if it does not.
+    /// A number that RocksDB reports about itself; 0 if RocksDB does not report it.
     fn property(&self, name: &str) -> u64 {
         let value = self.db.property_int_value_cf(&column_family(&self.db), name);
         value.ok().flatten().unwrap_or(0)
@@ -380,7 +381,7 @@ impl Files for Rocks {
         self.property("rocksdb.live-sst-files-size") + self.property("rocksdb.cur-size-all-mem-tables")
     }
 
-    /// The folder, by the path without symbolic links that RocksDB uses.
+    /// The folder's path without symbolic links, as RocksDB uses it.
     fn path(&self) -> &Path {
         &self.dir
     }

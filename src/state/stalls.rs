@@ -25,7 +25,7 @@ struct Call {
 /// A disk call that has stalled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// The store's folder; of a call that syncs a folder, that folder.
+    /// The store's folder, or the folder that the call syncs.
     pub path: PathBuf,
     /// The operation.
     pub operation: &'static str,
@@ -59,7 +59,7 @@ pub(super) struct DiskCall {
 }
 
 impl DiskCall {
-    /// Lists a call that starts now, by `operation` on the store or folder at `path`.
+    /// Lists a call that begins now: `operation` on the store or folder at `path`.
     pub fn begin(path: &Path, operation: &'static str) -> Self {
         let mut calls = in_progress();
         // Calls are listed in the order of their numbers, so the last one has the highest.

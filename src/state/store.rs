@@ -6,15 +6,15 @@
 //! into one memtable ([`super::memtable`]), memtables reach the disk in order, each as a whole, and all keys share
 //! them: so after a crash the disk has the state after some commit, with that commit's meta.
 //!
-//! A **load** writes changelog records in bulk: those that a restore has put into one buffer. Loads break that rule,
+//! A **load** is a buffer of changelog records that a restore writes to the store in bulk. Loads break that rule,
 //! because their table files reach the disk at once. Therefore [`Store::begin_load`] comes before the first load of a
 //! restore, and makes sure that the meta on the disk names no transaction. If the process is killed during the restore,
 //! the store is partly ahead of its meta's changelog offset, never behind, and reading the changelog again from that
 //! offset repairs it. A complete store is copied before the first load ([`super::aside`]); but usually it lacks few
 //! records, which are written atomically instead ([`Store::apply`]).
 //!
-//! The RocksDB calls are in [`super::rocks`], behind the traits of [`super::disk`]. `sabotage::is_on` switches on a
-//! deliberate fault, in tests only.
+//! The RocksDB calls are in [`super::rocks`], behind the traits of [`super::disk`]. `sabotage::is_on` says whether a
+//! test has switched on a deliberate fault.
 
 use std::fmt;
 use std::path::Path;
@@ -124,8 +124,8 @@ impl Store {
         let may_begin = meta.token.is_none() || sabotage::is_on(Sabotage::TokenInRestore);
         assert!(may_begin, "a store that is being restored is the result of no transaction");
         if self.is_loading {
-            // An earlier restore was begun. This one reads the records of its pending loads again: they must not be
-            // ingested after those of this restore.
+            // An earlier restore has not ended. The records of its pending loads are read again by this restore, so
+            // those loads must not be ingested after this restore's.
             self.files.drop_loads();
         }
         self.set_meta(meta)?;

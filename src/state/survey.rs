@@ -78,7 +78,7 @@ pub struct StoreReader {
 }
 
 impl StoreReader {
-    /// The meta of the last commit or load: how far the store has got in its changelog. `None` for a store that was
+    /// The meta of the last commit or load: how far the store has applied its changelog. `None` for a store that was
     /// never written to.
     pub fn meta(&self) -> Result<Option<StoreMeta>, Error> {
         self.get_decoded(STORE_META_KEY, StoreMeta::decode)

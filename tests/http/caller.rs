@@ -84,7 +84,7 @@ impl Caller {
         number
     }
 
-    /// The next thing that is heard.
+    /// Waits for an attempt to end.
     pub fn heard(&mut self) -> AttemptEnd {
         let until = Instant::now() + DEADLINE;
         loop {
@@ -96,7 +96,7 @@ impl Caller {
         }
     }
 
-    /// So many things, by their numbers.
+    /// The ends of the next `count` attempts, in the order of their calls' numbers.
     pub fn hear(&mut self, count: usize) -> Vec<AttemptEnd> {
         let mut all: Vec<_> = std::iter::repeat_with(|| self.heard()).take(count).collect();
         all.sort_by_key(|heard| heard.number);

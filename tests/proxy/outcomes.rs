@@ -130,6 +130,33 @@ async fn request_that_was_not_sent_is_released_even_where_doubt_is_refused() {
     assert!(send(proxy.address, charge("k", "{}")).await.is_replayed());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn request_whose_stream_the_service_refuses_is_released_even_where_doubt_is_refused() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut connection = h2::server::handshake(stream).await.unwrap();
+        let mut is_first = true;
+        while let Some(request) = connection.accept().await {
+            let (_request, mut respond) = request.unwrap();
+            if std::mem::take(&mut is_first) {
+                respond.send_reset(h2::Reason::REFUSED_STREAM);
+            } else {
+                respond.send_response(http::Response::builder().status(201).body(()).unwrap(), true).unwrap();
+            }
+        }
+    });
+    let (room, more) = (Room::new(), "upstream_protocol: http2\non_in_doubt: refuse");
+    let proxy = room.start(&format!("http://{address}"), more);
+    let got = send(proxy.address, charge("k", "{}")).await;
+    assert_eq!((got.status(), got.problem().as_str()), (502, "urn:ratchet:proxy:unreachable"));
+    let not_sent = r#"ratchet_http_upstream_failures_total{failure="not_sent",route="default"}"#;
+    assert_eq!(metric(proxy.metrics, not_sent).await, 1.0);
+    assert_eq!(send(proxy.address, charge("k", "{}")).await.status(), 201);
+    assert!(send(proxy.address, charge("k", "{}")).await.is_replayed());
+}
+
 /// A service that reads a request and closes.
 async fn closing() -> (String, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();

@@ -121,10 +121,10 @@ fn request_is_out_of_reach_for_a_user_that_knows_only_its_id() {
         Ok(Found::DifferentRequest),
         "the answer is not told"
     );
-    let other = ratchet::http::request::StillHeld::Fenced;
-    assert_eq!(scene.calls.soon(scene.limited.complete(stranger.held, &answer(200, "forged"), LONG)), Ok(other));
-    assert_eq!(scene.calls.soon(scene.limited.extend(stranger.held, LONG)), Ok(other));
-    assert_eq!(scene.calls.soon(scene.limited.release(stranger.held)), Ok(other));
+    let fenced = ratchet::http::request::StillHeld::Fenced;
+    assert_eq!(scene.calls.soon(scene.limited.complete(stranger.held, &answer(200, "forged"), LONG)), Ok(fenced));
+    assert_eq!(scene.calls.soon(scene.limited.extend(stranger.held, LONG)), Ok(fenced));
+    assert_eq!(scene.calls.soon(scene.limited.release(stranger.held)), Ok(fenced));
     let again = scene.calls.soon(scene.owner.reserve(&wanted(first.held.id, 1)));
     assert_eq!(again.map(answered), Ok(answer(201, "secret")));
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet::dedup::Reader;
-use ratchet::effect::call::{self, Action, FoundCall, Grant, Key, KeyParts, Now, Outcome, Permit};
+use ratchet::effect::call::{self, Action, CoveringGrant, FoundCall, Key, KeyParts, Now, Outcome, Permit};
 use ratchet::record::{Headers, Record};
 use ratchet::rehearsal::run_case;
 use ratchet::rendering::request::Requester;
@@ -60,11 +60,11 @@ fn reserve_then_complete() {
     // Without a key, and where it is asked for, nothing is sent before a reservation is committed.
     for sink in ["on_in_doubt: dead_letter", &format!("{KEY}, reserve: always")] {
         let policy = calling(sink, &test).calls().unwrap().policy.clone();
-        let granted = Grant { since_ms: 0, is_from_former_owner: false };
+        let granted = CoveringGrant { since_ms: 0, is_from_former_owner: false };
         assert_eq!(call::begin(&policy, Some(granted), now(0)).1, Action::Write(Permit::Reservation), "{sink}");
     }
     let policy = calling(KEY, &test).calls().unwrap().policy.clone();
-    let granted = Grant { since_ms: 0, is_from_former_owner: false };
+    let granted = CoveringGrant { since_ms: 0, is_from_former_owner: false };
     assert_eq!(call::begin(&policy, Some(granted), now(0)).1, Action::SendAt(Duration::ZERO));
     assert_eq!(call::begin(&policy, None, now(0)).1, Action::Write(Permit::Grant));
 }

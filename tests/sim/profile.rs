@@ -485,9 +485,10 @@ impl Profile {
         if random.permille(200) { drawn.undisturbed(random) } else { drawn }
     }
 
-    /// As `called_odd`, in one of three ways. Messages are forgotten while clocks jump and tasks change hands. Calls with a
-    /// key are soon given up, and many are in doubt; some providers remember nothing under a key when they fail. Or calls
-    /// are reserved and often not sent while tasks change hands, and the group is reset.
+    /// As `called_odd`, in one of three ways. Messages are forgotten while clocks jump and tasks change hands. Calls
+    /// with a key are soon given up, and many are in doubt; some providers remember nothing under a key when they fail
+    /// after they have acted. Or calls are reserved and often not sent while tasks change hands, and the group is
+    /// reset.
     pub fn called_unsure(random: &mut Random) -> Self {
         let (coarse, departures) = ([3, 6, 12][random.below(3) as usize], random.between(3, 7));
         let unsure = provider::Troubles::unsure(random);

@@ -201,9 +201,9 @@ impl Target {
                     fail!("a new request was answered {found:?}");
                 }
                 if *what == What::Both {
-                    let kept = store.complete(wanted.held, &answer(), RETENTION).await.context("completing")?;
-                    if kept != StillHeld::Yes {
-                        fail!("an answer was not kept: {kept:?}");
+                    let still_held = store.complete(wanted.held, &answer(), RETENTION).await.context("completing")?;
+                    if still_held != StillHeld::Yes {
+                        fail!("an answer was not kept: {still_held:?}");
                     }
                 }
                 Ok(())

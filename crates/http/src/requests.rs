@@ -1,9 +1,9 @@
 //! A [`crate::request::Store`] of HTTP requests, in a folder that one process uses.
 //!
-//! A **change** is what a caller asks of the store (an `Operation`). Two threads take changes from a queue. The one
-//! that holds the `Writer` applies the rules of [`crate::request::entry`] to one change after the other, and writes the
-//! results as one batch. Then one thread syncs (has the operating system put the writes on the disk) while the other
-//! continues with new changes: so changes that need no sync do not wait for one, and changes that need one share it.
+//! Two threads take callers' operations from a queue. The thread that holds the `Writer` applies the rules of
+//! [`crate::request::entry`] to one operation after the other, and writes the resulting changes as one batch. Then one
+//! thread syncs (has the operating system put the writes on the disk) while the other continues with new operations: so
+//! operations that need no sync do not wait for one, and operations that need one share it.
 //!
 //! **Callers get a response only after its sync**, and likewise a reservation that must not be taken over
 //! ([`OnInDoubt::Refuse`](crate::request::OnInDoubt::Refuse)): this holds for the caller that wrote it, and for other
@@ -12,13 +12,13 @@
 //! request is carried out, so that the end of the process alone loses none of them.
 //!
 //! **At once.** A reservation that need not wait for anything is made on the caller's thread, since switching to
-//! another thread and back takes longer than the reservation itself. The conditions: no other change is queued or being
-//! made, the entry that is looked up is in memory, the last writes took less than a millisecond each, and the caller's
-//! runtime has more than one thread.
+//! another thread and back takes longer than the reservation itself. The conditions: no other operation is queued or
+//! being carried out, the entry that is looked up is in memory, the last writes took less than a millisecond each, and
+//! the caller's runtime has more than one thread.
 //!
 //! **Time** is the wall clock when the store was opened plus the monotonic clock since: setting the clock ends no
-//! lease. The end of the process ends all of its leases: entries name the run (the opening of the store) that wrote
-//! them, and a lease of another run counts as over.
+//! lease. The end of the process ends all of its leases: each opening of the store begins a run, a reservation names
+//! the run that wrote it, and a lease of another run counts as over.
 //!
 //! **Unlike the store of a Kafka partition** (ratchet's module `state`), this one cannot be rebuilt from elsewhere,
 //! syncs its log, and is never removed.
@@ -56,9 +56,9 @@ mod writer;
 use syncs::{ReplyTo, Syncs};
 use writer::{BatchOutcome, Writer};
 
-/// The most changes that may wait.
+/// The most operations that may wait.
 const WAITING_MAX: usize = 4_096;
-/// The most changes in one batch, and the bytes of responses with which a batch is complete earlier.
+/// The most operations in one batch, and the bytes of responses with which a batch is complete earlier.
 const BATCH_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 8 << 20;
 /// One thread writes while the other one syncs.
@@ -68,11 +68,11 @@ const THREADS: usize = 2;
 pub struct Requests {
     dir: PathBuf,
     shared: Arc<Shared>,
-    changes: Option<Sender<QueuedOperation>>,
+    operations: Option<Sender<QueuedOperation>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A queued change, and the caller that waits for its outcome.
+/// A queued operation, and the caller that waits for its outcome.
 struct QueuedOperation {
     operation: Operation,
     reply_to: ReplyTo,
@@ -105,8 +105,8 @@ type Replies = Vec<(ReplyTo, Result<Outcome, Error>)>;
 /// The data that the threads and the callers share. A thread that takes several of the locks takes them in the order of
 /// the fields.
 struct Shared {
-    /// A thread holds this lock while it waits for a change, and until it holds the writer, so that changes are carried
-    /// out in the order of their arrival.
+    /// A thread holds this lock while it waits for an operation, and until it holds the writer, so that operations are
+    /// carried out in the order of their arrival.
     turn: Mutex<()>,
     writer: Mutex<Writer>,
     syncs: Mutex<Syncs>,
@@ -124,8 +124,8 @@ impl Requests {
         disk_space::remove_trial(dir).map_err(|error| Error::Unavailable(format!("{}: {error}", dir.display())))?;
         let writer = Mutex::new(Writer::open(dir.to_owned())?);
         let shared = Arc::new(Shared { turn: Mutex::default(), writer, syncs: Mutex::default(), _lock: lock });
-        let (changes, queue) = bounded(WAITING_MAX);
-        let mut store = Self { dir: dir.to_owned(), shared, changes: Some(changes), threads: Vec::new() };
+        let (operations, queue) = bounded(WAITING_MAX);
+        let mut store = Self { dir: dir.to_owned(), shared, operations: Some(operations), threads: Vec::new() };
         for _ in 0..THREADS {
             let (shared, queue) = (Arc::clone(&store.shared), queue.clone());
             let thread = thread::Builder::new().name("requests".to_owned()).spawn(move || shared.serve(&queue));
@@ -159,8 +159,8 @@ impl Requests {
 
     async fn submit(&self, operation: Operation) -> Result<Outcome, Error> {
         let (reply_to, outcome) = oneshot::channel();
-        let changes = self.changes.as_ref().ok_or_else(closing_error)?;
-        changes.try_send(QueuedOperation { operation, reply_to }).map_err(|error| match error {
+        let operations = self.operations.as_ref().ok_or_else(closing_error)?;
+        operations.try_send(QueuedOperation { operation, reply_to }).map_err(|error| match error {
             crossbeam_channel::TrySendError::Full(_) => {
                 Error::Unavailable(format!("its queue is full: {WAITING_MAX} changes wait"))
             }
@@ -169,18 +169,18 @@ impl Requests {
         outcome.await.map_err(|_| closing_error())?
     }
 
-    /// Submits a change that only the holder of a reservation may make.
+    /// Submits an operation that only the holder of a reservation may submit.
     async fn submit_as_holder(&self, operation: Operation) -> Result<StillHeld, Error> {
         match self.submit(operation).await? {
-            Outcome::StillHeld(kept) => Ok(kept),
+            Outcome::StillHeld(still_held) => Ok(still_held),
             outcome => Err(unexpected_outcome(&outcome)),
         }
     }
 
     /// Reserves on the caller's thread; `None` if that might have to wait for another thread or the disk.
     fn reserve_at_once(&self, wanted: &Wanted) -> Option<Result<Found, Error>> {
-        // If changes already wait, this one joins them: they are written together, which takes less processor time.
-        let is_idle = self.changes.as_ref().is_some_and(Sender::is_empty);
+        // If operations already wait, this one joins them: a common batch takes less processor time.
+        let is_idle = self.operations.as_ref().is_some_and(Sender::is_empty);
         (is_idle && runtime_has_other_threads()).then(|| self.shared.reserve_at_once(wanted)).flatten()
     }
 }
@@ -201,9 +201,9 @@ fn unexpected_outcome(outcome: &Outcome) -> Error {
 }
 
 impl Drop for Requests {
-    /// Waits until all queued changes are made.
+    /// Waits until all queued operations are carried out.
     fn drop(&mut self) {
-        drop(self.changes.take());
+        drop(self.operations.take());
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the store of requests has panicked");
@@ -292,7 +292,7 @@ impl Shared {
         Ok(filter.first_of(requests))
     }
 
-    /// Carries out the queued changes, until the queue is closed.
+    /// Carries out the queued operations, until the queue is closed.
     fn serve(&self, queue: &Receiver<QueuedOperation>) {
         let mut queued = Vec::new();
         loop {
@@ -316,13 +316,15 @@ impl Shared {
         }
     }
 
-    /// Carries out the queued changes. Returns the replies that can be sent at once; the others are sent after a sync.
+    /// Carries out the queued operations. Returns the replies that can be sent at once; the others are sent after a
+    /// sync.
     fn carry_out(&self, writer: &mut Writer, queued: &mut Vec<QueuedOperation>) -> Replies {
         // Whether a sync takes so long that the disk seems to hang.
         let is_late = self.syncs().is_late();
         let outcome = writer.carry_out(queued.iter().map(|queued| &queued.operation), is_late);
         let mut syncs = self.syncs();
-        // If writes were lost on a full disk, that database was closed since then: reopened, it shows what is there.
+        // A database in which writes were lost on a full disk is closed by now: once reopened, it shows what is on the
+        // disk.
         if !writer.is_read_only() {
             syncs.forget_lost();
         }
@@ -349,7 +351,7 @@ impl Shared {
 
     /// Syncs until nothing is left to sync, unless the other thread does so.
     fn sync(&self) {
-        // Whether this thread has ended a sync, and continues: then it is the one thread that syncs.
+        // Whether this thread has just ended a sync: then no other thread begins one until this thread has tried to.
         let mut is_continuing = false;
         loop {
             let Some(database) = self.syncs().begin_sync(is_continuing) else {

@@ -111,10 +111,11 @@ pub enum RememberedOutcome {
     AsBefore,
 }
 
-/// The position record's permission for calls without their own reservations.
+/// The grant in the position record that covers a call's record: the call needs no reservation of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// Since when such calls may have been sent, by the writer's wall clock, in milliseconds since the epoch.
+pub struct CoveringGrant {
+    /// Since when calls under the grant may have been sent, by the writer's wall clock, in milliseconds since the
+    /// epoch.
     pub since_ms: i64,
     /// Whether the grant covered the record before this owner took over: then a former owner may have sent the call.
     pub is_from_former_owner: bool,
@@ -187,7 +188,7 @@ pub enum Action {
 }
 
 /// Begins a new call, with the grant that covers its record, if there is one.
-pub fn begin(policy: &Policy, grant: Option<Grant>, now: Now) -> (Call, Action) {
+pub fn begin(policy: &Policy, grant: Option<CoveringGrant>, now: Now) -> (Call, Action) {
     let call = Call {
         stage: Stage::Ready,
         first_attempt_at_ms: None,
@@ -202,7 +203,7 @@ pub fn begin(policy: &Policy, grant: Option<Grant>, now: Now) -> (Call, Action) 
     let Some(window) = policy.key.filter(|_| policy.reserve == Reserve::Auto) else {
         return call.to_waiting(Permit::Reservation);
     };
-    let Some(Grant { since_ms, is_from_former_owner }) = grant else { return call.to_waiting(Permit::Grant) };
+    let Some(CoveringGrant { since_ms, is_from_former_owner }) = grant else { return call.to_waiting(Permit::Grant) };
     let call = Call { first_attempt_at_ms: Some(since_ms), may_have_acted: is_from_former_owner, ..call };
     match window.grants(since_ms, now.wall_ms) {
         true => call.to_ready(),

@@ -41,8 +41,8 @@ pub use fingerprint::{Comparison, Content, FINGERPRINT_BYTES, Fingerprint, Form}
 pub use http_date::parse as parse_http_date;
 pub use key::{Key, KeyParts, StepName};
 pub use machine::{
-    Action, Call, Event, FoundCall, Grant, IN_PROGRESS_MAX, Outcome, Permit, RememberedOutcome, Stage, begin, next,
-    resume,
+    Action, Call, CoveringGrant, Event, FoundCall, IN_PROGRESS_MAX, Outcome, Permit, RememberedOutcome, Stage, begin,
+    next, resume,
 };
 pub use retry_after::RetryAfter;
 pub use window::KeyWindow;

@@ -1,4 +1,4 @@
-//! Watches the thread on which a lane's handlers run: the user's functions that carry out calls. A handler that blocks
+//! Watches the thread on which a lane's handlers (the user's functions that carry out calls) run. A handler that blocks
 //! the thread stops all handlers and all timeouts, its own included, since timeouts run on the same thread. No timeout
 //! can end it, so it is reported.
 

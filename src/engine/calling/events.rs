@@ -1,11 +1,11 @@
 //! Handles the driver's events: ended attempts of calls, and the progress that handlers report during an attempt.
 //!
-//! A **handler** is a function of the user's that makes a call in steps. It waits after a step until the step's outcome
-//! is committed. Calls are **held** while the provider is down or refuses them: then only one call at a time is sent,
-//! as a probe.
+//! A **handler** is a user's function that carries out a call in steps. Before a step acts, the handler waits until the
+//! outcomes of its earlier steps are committed. Calls are **held** while the provider is down or refuses them: then
+//! only one call at a time is sent, as a probe.
 //!
-//! **For tests**: `crash::point` can end the process at that point, and `sabotage::is_on` switches on a deliberate
-//! fault.
+//! **For tests**: `crash::point` can end the process at that point, and `sabotage::is_on` says whether a test has
+//! switched on a deliberate fault.
 
 use std::time::Duration;
 
@@ -156,8 +156,8 @@ impl Calling {
         let class = terms.policy.answers.read(&outcome, terms.policy.key.is_some()).class;
         let is_down = called.ended_at.is_some_and(|ended_at| self.health.is_down_since(ended_at, class));
         let is_down = is_down && !sabotage::is_on(Sabotage::LetterWhileDown);
-        // A refusal, such as 401, may concern its record alone, so the other calls wait less long. A refusal with
-        // `Retry-After` delays all calls.
+        // A refusal, such as 401, may concern its record alone, so the other calls wait for a shorter time. A refusal
+        // with `Retry-After` delays all calls.
         let is_refused =
             class == Class::Hold && !matches!(outcome, AttemptOutcome::Status(Status { retry_after: Some(_), .. }));
         called.ended_at = Some(now.monotonic);
@@ -194,8 +194,8 @@ impl Calling {
     }
 
     /// Holds all calls, since the provider seems to be down, or has refused a call (`is_refused`). The call whose
-    /// attempt has ended waits until `until`. The others wait at least as long, but less long for the first few
-    /// refusals.
+    /// attempt has ended waits until `until`, and the others at least as long; after one of the first few refusals the
+    /// others wait for a shorter time.
     fn hold_calls(
         &mut self,
         context: &Context,
@@ -265,9 +265,9 @@ mod tests {
     use crate::rendering::work::WorkRenderer;
 
     /// A driver whose handler reports a step, and ends, after the lane has called `take_report` and before it calls
-    /// `take`.
+    /// `take_end`.
     struct QuickDriver {
-        /// The report that becomes available once the lane calls `take`.
+        /// The report that becomes available once the lane calls `take_end`.
         unreported: Option<HandlerReport>,
         /// The report that `take_report` returns next.
         available: Option<HandlerReport>,

@@ -1,10 +1,11 @@
-//! Tracks whether a provider is up, judging by the outcomes of a lane's attempts. A lane is a thread with some of the
-//! input partitions, and has the calls of their records made.
+//! Tracks whether a provider is up, judging by the outcomes of a lane's attempts. A lane is a thread that processes
+//! some of the input partitions.
 //!
-//! **An outage is no record's fault.** While a provider is down, or refuses the lane's credentials, calls are held: it
-//! is probed with one call at a time, and nothing else is sent before that probe has ended. The waits between probes
-//! grow from probe to probe, even if each probe is another call: with only the calls' own backoffs, many calls that are
-//! due would overload the provider. A record whose attempts fail while others succeed is itself at fault.
+//! **An outage is no record's fault.** While a provider is down, or refuses the lane's credentials, calls are held: the
+//! provider is probed with one call at a time, and nothing else is sent before that probe has ended. The waits between
+//! probes grow from probe to probe, even if each probe is a different call: if only the calls' own backoffs counted,
+//! many calls would soon be due and overload the provider. A record whose attempts fail while others succeed is itself
+//! at fault.
 //!
 //! A refusal like 401 ([`Class::Hold`]) may concern its record alone. While the refused call waits for its own next
 //! attempt, another call is sent immediately as a probe, and later probes follow after short waits. Only after a few
@@ -15,7 +16,7 @@ use std::time::Duration;
 use crate::effect::call::{AttemptOutcome, Class, Policy};
 use crate::effect::provider::CallNumber;
 
-/// After this many refused probes in a row, all calls wait until the next attempt of the refused call.
+/// After this many failed probes in a row, a refusal makes all calls wait until the refused call's next attempt.
 const REFUSED_MAX: u32 = 3;
 
 /// What is known about the provider.
@@ -73,8 +74,8 @@ impl Health {
         }
     }
 
-    /// Records that a call is no probe any more: its attempt has ended, or it was withdrawn, or its record no longer
-    /// waits for it.
+    /// Records that a call is no longer the probe, if it was: its attempt has ended, or the call was withdrawn, or its
+    /// record no longer waits for it.
     pub fn on_dropped(&mut self, number: CallNumber) {
         if let Some(hold) = &mut self.hold {
             hold.probe = hold.probe.filter(|probe| *probe != number);
@@ -114,8 +115,8 @@ impl Health {
         self.hold.take().is_some()
     }
 
-    /// Whether the provider counts as down since `since`, for a call whose attempt ended in this class: if it was
-    /// refused ([`Class::Hold`]), no call has succeeded since then; otherwise, no attempt has shown that the
+    /// Whether the provider counts as down since `since`, for a call whose attempt ended in this class: if the call was
+    /// refused ([`Class::Hold`]), no call has succeeded since then; otherwise, no attempt has shown since then that the
     /// provider is alive. After a refusal a sign of life is not enough: a provider may reject an invalid request before
     /// it checks the secret.
     pub fn is_down_since(&self, since: Duration, class: Class) -> bool {

@@ -1,18 +1,17 @@
 //! Judges the records of a window: decides which of them call the provider, and what happens to the others.
 //!
 //! Each record is in a **slot** of the window, whose **stage** says what happens to the record next. A record is judged
-//! against what is stored of its identity: the last **settlement**, which has the **entry** that the rules compare, and
-//! the **reservation** of a call that may have been sent. Each round judges those records of a window that can be
-//! judged.
+//! against what is stored of its identity: the last **settlement**, and the **reservation** of a call that may have
+//! been sent. Both contain an **entry**, which the rules compare with the record.
 //!
 //! Records are judged in input order. A record is judged once all earlier records of its identity are settled, or
 //! decided in the same round without a call: until then, the entry to judge it against is not known.
 //!
 //! Some records concern other identities, too: those that start a **scope**, in which versions are comparable (a
-//! topology's `epoch`), and those that empty a table. Such a record is judged only as the first of its window, and the
-//! records behind it only once it is settled: scopes are numbered in the position record, which describes the end of
-//! the settled prefix. Where a topology has epochs, or records that empty tables, no record overtakes a record that
-//! waits for its identity, since the waiting record might be of that kind.
+//! topology's `epoch`), or return to one, and those that empty a table. Such a record is judged only as the first of
+//! its window, and the records behind it only once it is settled: scopes are numbered in the position record, which
+//! describes the end of the settled prefix. Where a topology has epochs, or records that empty tables, no record
+//! overtakes a record that waits for its identity, since the waiting record might be of that kind.
 //!
 //! The highest version seen in a scope decides about records of other identities as well. So where there are epochs, a
 //! record that is judged but not settled counts as seen for the records behind it, and records are settled in input
@@ -25,23 +24,23 @@
 //! | remembered about its identity | outcome |
 //! |---|---|
 //! | its own reservation | continues the call |
-//! | the reservation of a record outside the window | newer than that: calls; equal: continues its call; older: stale |
+//! | the reservation of a record outside the window | if newer: calls; if equal: continues its call; if older: stale |
 //! | its own settlement | nothing is done |
 //! | the call of an equal record, given up | continues that call |
 //! | an equal record with a different request | conflict |
 //! | an equal record, settled | duplicate |
 //! | anything else | the rules decide |
 //!
-//! If an equal record would give a handler different work, it continues no call: it is a conflict.
+//! An equal record that would give a handler different work does not continue the call: it is a conflict.
 //!
 //! This module decides the order, `known_identity` judges one record, `stages` creates its stage. `sabotage::is_on`
-//! switches on a deliberate fault, in tests only.
+//! says whether a test has switched on a deliberate fault.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::cluster::Cluster;
 use crate::dedup::Progress;
-use crate::effect::call::{Comparison, Fingerprint, Grant, Now};
+use crate::effect::call::{Comparison, CoveringGrant, Fingerprint, Now};
 use crate::effect::provider::Payload;
 use crate::engine::context::Context;
 use crate::engine::failure::Failure;
@@ -102,13 +101,13 @@ enum LastSlot {
     Waits,
 }
 
-/// Judges every slot of the window that can be judged. `grants` returns the grant that covers an offset.
+/// Judges every slot of the window that can be judged. `grants` returns the grant that covers an offset, if any.
 pub fn judge<C: Cluster>(
     judging: &mut JudgingContext<'_>,
     buffers: &mut JudgingBuffers,
     (id, work): (TaskId, &Work<'_, C>),
     window: &mut Window,
-    grants: impl Fn(i64) -> Option<Grant>,
+    grants: impl Fn(i64) -> Option<CoveringGrant>,
 ) -> Result<(), Failure> {
     buffers.progress.clone_from(&work.task.committed.progress);
     buffers.drafts.clear();
@@ -121,7 +120,7 @@ pub fn judge<C: Cluster>(
     judging.judge.look_up(work.store, &buffers.progress).map_err(|error| Failure::state(id, error))?;
     let mut last_slots: HashMap<Vec<u8>, LastSlot> = HashMap::new();
     let slots_to_judge = std::mem::take(&mut buffers.slots_to_judge);
-    // The offset before which the task must stop, and the reason.
+    // The offset of the record before which the task must stop, and the reason.
     let stop = work.task.trouble.planned_stop();
     let mut seen_to = 0;
     for (read_index, slot_index) in slots_to_judge.iter().copied().enumerate() {
@@ -193,7 +192,7 @@ fn concerns_others(stage: &SlotStage) -> bool {
     }
 }
 
-/// Whether no record may overtake another in judging: a record of one identity may affect records of other identities.
+/// Whether no record may be judged before an earlier one, since records may affect records of other identities.
 fn is_in_order(context: &Context) -> bool {
     context.rules.epoch.is_some() || context.rules.kinds.as_ref().is_some_and(|kinds| !kinds.truncate.is_empty())
 }
@@ -205,7 +204,7 @@ fn find_slots_to_judge(buffers: &mut JudgingBuffers, window: &Window, is_in_orde
     if !window.slots().any(|slot| matches!(slot.stage, SlotStage::Unjudged)) {
         return;
     }
-    // The identities that have a record which is judged and not settled.
+    // The identities of the records that are judged and not settled.
     let mut open: HashSet<&[u8]> = HashSet::new();
     for (index, slot) in window.slots().enumerate() {
         match &slot.stage {

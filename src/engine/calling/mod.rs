@@ -22,8 +22,8 @@
 //! After any other failure of a transaction, its tasks are restored with new windows: responses to calls that are still
 //! in flight are ignored, and the reservations of these calls record that they may have happened.
 //!
-//! **For tests**: `crash::point` can end the process at that point, and `sabotage::is_on` switches on a deliberate
-//! fault.
+//! **For tests**: `crash::point` can end the process at that point, and `sabotage::is_on` says whether a test has
+//! switched on a deliberate fault.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -68,7 +68,7 @@ const BATCH_WAIT: Duration = Duration::from_millis(20);
 /// A lane's calls.
 pub struct Calling {
     calls: Box<dyn Calls>,
-    /// The task and offset of each call that is under way: in flight, or queued in the driver.
+    /// The task and offset of each call that is under way: queued in the driver, or in flight.
     under_way: HashMap<CallNumber, (TaskId, i64)>,
     random: Random,
     health: Health,
@@ -76,7 +76,7 @@ pub struct Calling {
     secrets: Secrets,
     /// Whether a response with a secret was reported: that is done only once.
     has_reported_secret: bool,
-    /// Whether so many calls were left unsent when calls were last sent that no more records are read for now.
+    /// Whether enough calls were left unsent by the last [`Calling::send`]: then no more records are read for now.
     has_enough_unsent: bool,
     /// When the last transaction of this lane's windows ended; `None` while one is open.
     pub(super) transaction_ended_at: Option<Duration>,
@@ -127,7 +127,7 @@ impl Calling {
         Now { wall_ms: context.clock.wall_ms(), monotonic: context.clock.monotonic() }
     }
 
-    /// How many calls are under way or queued in the driver.
+    /// How many calls are under way: queued in the driver, or in flight.
     pub fn under_way(&self) -> usize {
         self.under_way.len()
     }

@@ -60,7 +60,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
             headers: Default::default(),
             timestamp: record.timestamp,
         };
-        // Returns the reason if the producer refuses the message at once; then it is sent again without the body.
+        // Returns the reason if the producer refuses the message at once: then the result is sent without its body.
         let send = |writer: &mut Self, result, kafka_refusal: Option<&str>| {
             let (mut headers, value) = result_record(record, (how, result), is_repeated);
             if let Some(kafka_refusal) = kafka_refusal {

@@ -1,11 +1,11 @@
 //! Sends calls to the provider, and withdraws them.
 //!
-//! A call is **under way** from when it is submitted to the driver until its attempt ends. The driver queues it first;
-//! once it is **in flight**, it can no longer be withdrawn. While calls are **held**, since the provider is down or
-//! refuses them, only one call at a time is sent, the **probe**.
+//! A call is **under way** from its submission to the driver until its attempt ends or is withdrawn. The driver queues
+//! the call first; once the call is **in flight**, it can no longer be withdrawn. While calls are **held**, since the
+//! provider is down or refuses them, only one call at a time is sent, the **probe**.
 //!
-//! **For tests**: `crash::point` can end the process at that point, and `sabotage::is_on` switches on a deliberate
-//! fault.
+//! **For tests**: `crash::point` can end the process at that point, and `sabotage::is_on` says whether a test has
+//! switched on a deliberate fault.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,21 +1,21 @@
 //! The window: the records that a task has read and not yet settled, in input order.
 //!
 //! A record waits in its slot until it is judged; if it is new, the provider is called; then a transaction settles it.
-//! The **settled prefix** ends before the first slot that is not settled. Its end is the group's committed offset. The
-//! position record holds stream time and horizon at that end, and lists the ranges settled beyond it, so that a restart
-//! skips them.
+//! A settled record keeps its slot until all records before it are settled. The **settled prefix** ends before the
+//! first slot that is not settled. Its end is the group's committed offset. The position record holds stream time and
+//! horizon at that end, and lists the ranges settled beyond it, so that a restart skips them.
 //!
 //! **Stream time** is the highest timestamp of the records that were read, except records whose timestamps are not
 //! believed because they lie in the future. The **horizon** is the highest value that stream time minus the retention
-//! ever had: an identity that was last seen before the horizon is forgotten. Both advance as records are read, in input
-//! order, and each slot keeps them as they are after its record. So the outcome does not depend on when the record is
-//! judged.
+//! ever had: identities last seen before it may be forgotten, so a record with an earlier timestamp is late. Both
+//! advance as records are read, in input order, and each slot keeps the values after its record. So the outcome does
+//! not depend on when the record is judged.
 //!
 //! A **grant** in the position record permits the calls of all records before an offset, its end ([`super::grants`]).
 //!
 //! Nothing here waits or writes. A transaction contains the position that [`Window::position_after_commit`] returns and
 //! the writes of the window's slots. [`Window::on_commit`] or [`Window::on_abort`] applies the transaction's outcome.
-//! `sabotage::is_on` switches on a deliberate fault, in tests only.
+//! `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -46,8 +46,8 @@ pub use slot::{
 pub struct CommitEffects {
     /// Whether new calls may be sent.
     pub allows_calls: bool,
-    /// The calls whose handlers (users' code that works on a record in steps) may run their next step, each with the
-    /// earliest time at which that step may run (wall clock, in milliseconds since the epoch).
+    /// The calls whose handlers (users' functions that carry out calls in steps) continue with their next step, each
+    /// with the time since which that step may have acted (wall clock, in milliseconds since the epoch).
     pub resumed_handlers: Vec<(CallNumber, i64)>,
 }
 
@@ -131,14 +131,14 @@ impl Window {
     }
 
     /// The same window, in which records are settled in input order if `is_in_order`. That is necessary with epochs:
-    /// there the highest version of a scope (of one server, say) also decides about records of other identities,
-    /// so the position record must hold the versions as of the end of the settled prefix, and no later version.
+    /// there the highest version of a scope (such as one server) also decides about records of other identities, so the
+    /// position record must hold the versions as of the end of the settled prefix, and no later version.
     pub fn with_input_order(self, is_in_order: bool) -> Self {
         Self { is_in_order, ..self }
     }
 
-    /// Slots up to this index, inclusive, may be settled now as far as the order matters: in input order that is the
-    /// first slot that is not settled yet; in any order there is no limit (`usize::MAX`).
+    /// The index of the last slot that may be settled next: in input order, the first slot that neither is settled nor
+    /// will be settled by the open transaction; without an order, `usize::MAX`.
     pub fn last_in_order(&self) -> usize {
         match self.is_in_order {
             true => self.slots.iter().take_while(|slot| slot.is_settled_after_commit()).count(),
@@ -210,8 +210,8 @@ impl Window {
     }
 
     /// Appends the next record. `progress` is the task's committed progress. `key` returns the key of the record's
-    /// identity. `is_certainly_future` is called only if the timestamp is too far ahead of this host's clock: it
-    /// returns whether it is too far ahead of the cluster's clock as well.
+    /// identity. `is_certainly_future` is called only if the timestamp is too far ahead of this host's clock, and
+    /// returns whether the timestamp is too far ahead of the cluster's clock as well.
     pub fn push_record(
         &mut self,
         (record, topic): (&Record<'_>, &Arc<str>),
@@ -223,7 +223,7 @@ impl Window {
         assert!(offset >= self.read_to, "offset {offset} came after {}", self.read_to);
         (self.read_to, self.needs_processing) = (offset + 1, true);
         let is_settled = self.was_settled_by_former_owner(offset);
-        // It was processed before, and is read again: the committed progress, stream time included, has counted it.
+        // Whether the record was processed before, and the committed progress, stream time included, has counted it.
         let is_replayed = progress.is_replayed(offset);
         let timestamp_check = match check_time(rules, &self.tail, record.timestamp, wall_ms).filter(|_| !is_replayed) {
             None => TimestampCheck::Believed,
@@ -334,8 +334,8 @@ impl Window {
                 SlotStage::Judged(_) => slot.stage = SlotStage::Unjudged,
                 SlotStage::Called(called) => {
                     called.is_written = false;
-                    // If an earlier transaction has already committed the release of the call's reservation, it is
-                    // written once more, which changes nothing.
+                    // Even if an earlier transaction has committed the release of the call's reservation, the release
+                    // is written once more, which changes nothing.
                     called.is_released = false;
                     called.reported_steps.iter_mut().for_each(|steps| steps.written_ms = None);
                     if matches!(called.call.stage(), Stage::Writing(_)) {

@@ -1,17 +1,18 @@
-//! Writes the outcomes in a window's slots into their task's share of the open transaction: the changes that the
-//! transaction makes for the task.
+//! Writes the outcomes in a window's slots into their task's **share** of the open transaction, which holds the changes
+//! that the transaction makes for the task.
 //!
 //! What is stored of an identity has two parts: the last **settlement**, which is the outcome of a record, and the
 //! **reservation** of a call that may have been sent. A call needs a **permit** before it is sent: its own reservation,
 //! or a **grant** in the task's position record, for all records up to an offset.
 //!
 //! **A new reservation leaves the last settlement in place.** The exception: if it replaces the reservation of another
-//! record's call, that call is settled as given up, or as in doubt if some of its steps are done, and this becomes the
-//! last settlement. That call may have happened, whatever becomes of the new one. A settlement removes every
-//! reservation. Forgetting a call removes only that call's reservation.
+//! record, that record's call is settled as given up, or as in doubt if some of its steps are done, and this becomes
+//! the last settlement: the other call may have happened, whatever becomes of the new one. Settling a call removes the
+//! identity's reservation; only if a handler's call is given up do its recorded steps stay there. Forgetting a call
+//! removes only its own reservation. Settling a record without a call removes none.
 //!
-//! - `portion` decides which slots are due, `reserving` and `settling` write reservations and settlements
-//! - `sabotage::is_on` switches on a deliberate fault, in tests only
+//! `portion` decides which slots are due, `reserving` and `settling` write reservations and settlements.
+//! `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use crate::cluster::Cluster;
 use crate::dedup::{Action, Reason, Verdict};
@@ -36,7 +37,7 @@ pub use portion::Portion;
 
 /// Writes slots; holds the parts of a lane that this needs.
 pub(in crate::engine) struct SlotWriter<'a, 'o, C: Cluster> {
-    /// Sends messages in the open transaction, and has the task's share of it.
+    /// Sends messages in the open transaction, and holds the task's share of it.
     pub outlet: &'a mut Outlet<'o, C>,
     /// The topology's settings for calls.
     pub terms: &'a Terms,
@@ -44,8 +45,9 @@ pub(in crate::engine) struct SlotWriter<'a, 'o, C: Cluster> {
     pub now: Now,
 }
 
-/// Writes the slots that are due into the share, and updates the task's position. `has_room` is given the bytes that
-/// the transaction has so far, and says whether it may get more; the other slots wait for the next transaction.
+/// Writes the slots that are due into the share, and updates the task's position. `has_room` returns whether the
+/// transaction has room for more after this writer has added the given number of bytes; once it has none, the remaining
+/// slots wait for the next transaction.
 pub(in crate::engine) fn write<C: Cluster>(
     writer: &mut SlotWriter<'_, '_, C>,
     window: &mut Window,
@@ -56,8 +58,8 @@ pub(in crate::engine) fn write<C: Cluster>(
     let mut last_in_order = window.last_in_order();
     for index in 0..window.len() {
         let slot = window.slot(index);
-        // It has nothing to write now; or the input order does not permit its settlement yet; or Kafka has refused a
-        // transaction, and the search for the refused record leaves this one out.
+        // The slot has nothing to write now, or the input order does not permit its settlement yet, or Kafka has
+        // refused a transaction, and the search for the refused record leaves this record out.
         if !portion.is_due(slot)
             || slot.can_be_settled() && index > last_in_order
             || slot.may_enter_transaction() && !window.may_settle(index)
@@ -98,7 +100,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         grants::next(&self.terms.policy, window, &self.outlet.share.position, end, self.now.wall_ms)
     }
 
-    /// Stores a grant in the task's position, in place of all former ones.
+    /// Stores a grant in the task's position, if there is one, in place of all earlier grants.
     fn put_grant(&mut self, grant: Option<Grant>) {
         if let Some(grant) = grant.filter(|_| !sabotage::is_on(Sabotage::GrantNotWritten)) {
             self.outlet.share.position.calls.grants = vec![grant];
@@ -109,14 +111,14 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
     fn shorten_grant(&mut self, window: &Window) {
         let position = &mut self.outlet.share.position;
         if let Some(to) = grants::shortened_end(window, position)
-            && let Some(granted) = position.calls.grants.last_mut()
+            && let Some(last) = position.calls.grants.last_mut()
         {
-            granted.to = to;
+            last.to = to;
         }
     }
 
     /// Writes what is due in a slot: a settlement, reservation, grant or the outcomes of steps. If the task must stop
-    /// before the record, makes that the slot's stage.
+    /// before the record, the slot's stage becomes [`SlotStage::MustStopTask`].
     fn write_slot(&mut self, slot: &mut Slot, grant: Option<Grant>) -> Result<(), Failure> {
         let Slot { record, key, stage, refusal, .. } = slot;
         let kafka_refusal = match refusal {
@@ -152,7 +154,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
                     Stage::Decided(outcome) => match self.stop_reason(&record, called, outcome) {
                         Some(reason) => {
                             if outcome == Outcome::InDoubt {
-                                // So that a command of an operator finds the call while the task stops.
+                                // An operator's command needs the reservation to find the call.
                                 self.reserve_in_doubt(&record, key, called)?;
                             }
                             *stage = SlotStage::MustStopTask(reason);
@@ -252,7 +254,7 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         Ok(())
     }
 
-    /// Stores in the task's progress what a settled record leaves behind there (`kept`).
+    /// Updates the task's progress by the state that a settled record leaves behind (`kept`).
     fn note_progress(&mut self, record: &Record<'_>, kept: &crate::dedup::Kept) {
         if let Some(scope) = kept.note(&mut self.outlet.share.position.progress, record.offset) {
             let (task, offset) = (&self.outlet.work.task.input, record.offset);

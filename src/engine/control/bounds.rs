@@ -65,7 +65,7 @@ impl LatestBounds {
 }
 
 /// The progress that a task has made with commands, beyond the offset that its position record notes. It is kept in
-/// memory only: the position record notes only offsets behind commands, and this also goes past other records.
+/// memory only, and includes records that are no commands: the position record notes only offsets behind commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandProgress {
     /// When the task began to work, on the monotonic clock.

@@ -1,14 +1,14 @@
 //! A lane's commands: the commands that at least one of its tasks has not passed yet. A task **passes** a command by
-//! acknowledging it in a transaction of its own, whether it carries the command out or not.
+//! acknowledging it, whether it carries the command out or not.
 //!
 //! The lane reads them itself, outside the group, and only while there are records to read. The reader is dropped at
-//! the end of the topic. A task's position record notes only offsets behind commands; that the task is also past
-//! records that are no commands, such as acknowledgements, is known in memory only, so the next owner reads those
-//! again.
+//! the end of the topic. A task's position record notes only offsets behind commands. The task's progress past other
+//! records, such as acknowledgements, is kept in memory only ([`super::CommandProgress`]), so the next owner reads
+//! these records again.
 //!
 //! **Failure**: a reader that fails is opened again after a pause. If the topic was recreated, or the lane gets a task
-//! that is further back, the commands are read again. After an acknowledgement that could not be delivered, all
-//! commands wait for a pause, which is longer each time.
+//! that is further back, the commands are read again. After an acknowledgement that could not be delivered, no command
+//! is carried out during a pause, which is longer each time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -31,8 +31,8 @@ const READ_RECORDS_MAX: usize = 500;
 /// The pauses after a failure are this many times the usual backoff: a minute at most.
 const PAUSE_FACTOR: u32 = 6;
 
-/// The number of the ticket with which all acknowledgements are sent. A delivery report returns this number; for other
-/// records it is the number of their task. No task has this number.
+/// The number of the ticket with which all acknowledgements are sent. Delivery reports contain the number of a record's
+/// ticket; the tickets of other records have the number of their task. No task has this number.
 pub const ACKNOWLEDGEMENT_TICKET: u64 = (1 << 62) - 1;
 
 /// A command that was read from the control topic.
@@ -44,12 +44,12 @@ pub struct ReceivedCommand {
     pub id: CommandId,
     /// Its content, or why the content cannot be read.
     pub command: Result<Command, format::Error>,
-    /// When the topic was last looked up before the command was read, on the monotonic clock. If the command names
-    /// another topic, perhaps because this one was recreated, it waits until the topic is looked up again.
+    /// When the topic was last looked up before the command was read, on the monotonic clock. A command that names
+    /// another topic waits until this one is looked up again, since it may have been recreated.
     pub lookup_at: Duration,
 }
 
-/// A command that a task has passed in the open transaction, by carrying it out or by only acknowledging it.
+/// A command that a task has passed in the open transaction: it was carried out, or only acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedCommand {
     /// The task.
@@ -69,7 +69,7 @@ pub struct LaneCommands<C: Cluster> {
     id: TopicId,
     /// The commands at `kept_from` or beyond that were read, in order.
     received: VecDeque<ReceivedCommand>,
-    /// The next offset of the task that is furthest back, when commands were last read.
+    /// The next offset of the task that was furthest back when commands were last read.
     kept_from: i64,
     /// Everything before this offset was read.
     read_to: i64,
@@ -79,7 +79,7 @@ pub struct LaneCommands<C: Cluster> {
     next_read_at: Duration,
     /// How often reading or an acknowledgement has failed since the last commit with commands.
     failures: u32,
-    /// When that happened last, on the monotonic clock; `None` if it has not.
+    /// When the last of these failures happened, on the monotonic clock; `None` if there was no failure.
     failed_at: Option<Duration>,
     /// The commands passed in the open transaction.
     pub passed: Vec<PassedCommand>,
@@ -113,8 +113,8 @@ impl<C: Cluster> LaneCommands<C> {
         self.next_read_at
     }
 
-    /// Whether it is time to read; if so, schedules the time after that. After a failure the topic must have been
-    /// looked up again first: otherwise, a partition without a leader would hold up each transaction that contains an
+    /// Whether it is time to read; if so, schedules the next read. After a failure the topic must have been looked up
+    /// again first: otherwise, a partition without a leader would hold up each transaction that contains an
     /// acknowledgement.
     pub fn take_due(&mut self, bounds: &ControlTopicBounds, now: Duration) -> bool {
         let is_due = now >= self.next_read_at && self.failed_at.is_none_or(|failed_at| bounds.looked_up_at > failed_at);

@@ -1,8 +1,8 @@
 //! `ratchet effects`: lists, from the changelogs, the calls that are not known to have succeeded.
 //!
 //! Each entry of a changelog holds what is stored of one identity. The listing reads committed records, whether or not
-//! instances are running, and changes nothing. It does not show calls under way that were made under a **grant**, which
-//! permits the calls of whole ranges of records: they have no entries of their own until they are settled.
+//! instances are running, and changes nothing. A call under a **grant**, which permits the calls of all records before
+//! an offset, may have no entry until it is settled, and is not listed before.
 //!
 //! **Failure**: an entry that a later version of ratchet wrote ends the listing with an error, and so does a changelog
 //! that cannot be read to its end. Effects of earlier partitions were passed on by then; `ratchet effects` prints none

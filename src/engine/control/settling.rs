@@ -1,5 +1,6 @@
-//! How `ratchet settle` changes an entry: what is stored of an identity. It has two parts, of which one may be missing:
-//! how its last record was settled, and the call that is under way.
+//! How `ratchet settle` changes an entry, which is what is stored of an identity. An entry has two parts, one of which
+//! may be missing: how the identity's last record was settled, and the reservation of a call, which counts as under
+//! way.
 //!
 //! | state of the identity | `done`, `drop` | `retry` |
 //! |---|---|---|
@@ -8,9 +9,9 @@
 //! | it was dropped, and nothing is under way | `done`: settled as done; `drop`: no change | forgotten |
 //! | anything else | settled accordingly, with nothing under way any more | forgotten |
 //!
-//! `retry` is refused if the sink is a handler. The entry holds the handler's journal, which records its steps; without
-//! it the handler would begin at its first step. As long as the provider honours the key of a step, it would return the
-//! former result, although the step may have been undone since; after that time it would do the step again.
+//! `retry` is refused if the sink is a handler. The entry holds the handler's journal, which records its steps: without
+//! the journal, the handler would begin at its first step. As long as the provider honours a step's key, it would
+//! return the former result, although the step may have been undone since; after that time it would do the step again.
 //!
 //! An identity settled manually has neither the place of a record nor a provider's result: every later record of that
 //! identity and version is a duplicate. A forgotten identity is new: its next record calls.
@@ -110,7 +111,7 @@ mod tests {
         Settled { how, place, fingerprint: Some([6; 20]), ..Settled::done(entry(&[0x81, 7])) }
     }
 
-    fn under_way() -> Reservation<'static> {
+    fn reservation() -> Reservation<'static> {
         Reservation {
             entry: entry(&[0x81, 9]),
             place: Place { topic_id: [5; 16], offset: 78 },
@@ -155,7 +156,7 @@ mod tests {
             assert_eq!(now, Remembered { settled: Some(expected), reservation: None });
         }
         let (change, outcome, was) =
-            settle_entry(&encoded(Some(settled(How::Done)), Some(under_way())), ManualDecision::Drop);
+            settle_entry(&encoded(Some(settled(How::Done)), Some(reservation())), ManualDecision::Drop);
         assert_eq!((outcome, was.as_deref()), (Outcome::Settled, Some("under_way")));
         let bytes = put(change);
         let now = Remembered::decode(&bytes).unwrap();
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn retry_forgets_the_entry() {
-        for former in [encoded(Some(settled(How::Done)), None), encoded(None, Some(under_way()))] {
+        for former in [encoded(Some(settled(How::Done)), None), encoded(None, Some(reservation()))] {
             let (change, outcome, _) = settle_entry(&former, ManualDecision::Retry);
             assert_eq!((change, outcome), (Change::Forget, Outcome::Forgotten));
         }
@@ -195,7 +196,7 @@ mod tests {
     #[test]
     fn retry_of_a_handlers_entry_changes_nothing() {
         let all = [How::Done, How::Rejected, How::InDoubt].map(|how| encoded(Some(settled(how)), None));
-        for former in all.into_iter().chain([encoded(None, Some(under_way()))]) {
+        for former in all.into_iter().chain([encoded(None, Some(reservation()))]) {
             let (change, Acknowledgement { outcome, was }) =
                 settle(Some(&former), (ManualDecision::Retry, true), 60).unwrap();
             assert_eq!((change, outcome), (Change::Nothing, Outcome::StepsWereDone));

@@ -1,16 +1,17 @@
 //! A lane's round with its topology's provider: enqueue the records that were read, handle answers, judge records,
 //! write the settlements and reservations that are due, commit, and send the calls that the commit authorised.
 //!
-//! - A **window** holds the records that a task (an input partition's work) has read and not yet settled, each in a
-//!   **slot**. A task that is at work has one.
-//! - To **judge** a record is to decide whether it calls the provider. To **settle** it is to write its outcome; once
-//!   that is committed, the record leaves the window.
-//! - A **reservation**, committed before a call is sent, says that the call may have happened. To **release** it is to
-//!   remove it, because the call certainly has not happened.
+//! - A **window** holds, in **slots**, the records that a task (an input partition's work) has read and not yet
+//!   settled. A task that is at work has one.
+//! - To **judge** a record is to decide whether it calls the provider. A record is **settled** once its outcome is
+//!   committed; its slot is removed once all records before it are settled, too.
+//! - Before a call is sent, its **reservation** is committed, or a grant for all records before an offset: either says
+//!   that the call may have happened. To **release** a reservation is to remove it, because the call certainly has not
+//!   happened.
 //! - A **handler** is a user's function in place of a provider; its work is done in steps.
 //! - A **command** is an operator's decision about a call (see `control`).
 //!
-//! `sabotage::is_on` switches on a deliberate fault, in tests only.
+//! `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -155,7 +156,7 @@ impl<C: Cluster> Lane<C> {
                 }
             },
         };
-        // For lack of room, some slots may not have been written.
+        // Some slots may not have been written, for lack of room for example.
         let has_more = portion.has_due_slot(&window);
         window.needs_processing |= has_more;
         calling.transaction_ended_at = None;
@@ -164,7 +165,7 @@ impl<C: Cluster> Lane<C> {
         written.unwrap_or_else(|panic| Err(Failure::panicked(id, self.scratch.in_progress(), panic)))
     }
 
-    /// The tasks whose windows have to be told the outcome of the open transaction.
+    /// The tasks in the open transaction that have windows: these need its outcome ([`Lane::report_outcome`]).
     pub(super) fn tasks_awaiting_outcome(&self) -> Vec<TaskId> {
         let is_included =
             |id: &TaskId, task: &Task<C>| task.destination.window().is_some() && self.transactor.includes(*id);
@@ -207,9 +208,9 @@ impl<C: Cluster> Lane<C> {
         // During a commit, the slots in the transaction keep later records of their identities from being judged. An
         // identity that a command has changed has no slot, and its records must not be judged before the commit
         // either: so the lane does nothing else during such a commit.
-        let has_run_commands = self.destination.calls().is_some_and(|calls| calls.commands.has_passed())
+        let has_passed_commands = self.destination.calls().is_some_and(|calls| calls.commands.has_passed())
             && !sabotage::is_on(Sabotage::JudgedOverCommand);
-        if let Err(failure) = self.finish_deferring((!has_run_commands).then_some(&mut deferred)) {
+        if let Err(failure) = self.finish_deferring((!has_passed_commands).then_some(&mut deferred)) {
             self.abort_and_restore(failure);
         }
         let now = self.context.clock.monotonic();
@@ -258,8 +259,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Stops a task before the first record of its window, if that record stops it, no call of the task is under way,
-    /// no command is awaited that may remove the reason, and everything before the record is committed.
+    /// Stops a task before the first record of its window, if the task must stop there, no call of the task is under
+    /// way, no command is awaited that may remove the reason, and everything before the record is committed.
     fn stop_before_first_record(&mut self, id: TaskId) {
         if self.transactor.includes(id) {
             return;

@@ -1,14 +1,14 @@
 //! Carries out commands for a lane's tasks. A task is the work of one input partition. A command is an operator's
 //! decision about a call (`ratchet settle`), sent through the topology's control topic.
 //!
-//! Each task **passes** each command once, in the topic's order: it carries the command out, or acknowledges that it
-//! does not. The open transaction holds the command's change to an **entry** (what is remembered of an identity), the
-//! acknowledgement, and in the task's position the offset after the command: the command is then **noted**. That the
-//! task has passed records which are no commands is kept in memory only ([`CommandProgress`]): a restart may read them
+//! Each task **passes** each command once, in the topic's order, whether it carries the command out or not. The open
+//! transaction holds the command's change to an **entry** (what is remembered of an identity), the acknowledgement, and
+//! in the task's position the offset after the command: the command is then **noted**. Other records of the topic are
+//! not noted: that the task has passed them is kept in memory only ([`CommandProgress`]), so a restart may read them
 //! again.
 //!
 //! A **window** holds the records that a task has read and not yet settled; a task at work has one.
-//! `sabotage::is_on` switches on a deliberate fault, in tests only.
+//! `sabotage::is_on` says whether a test has switched on a deliberate fault.
 //!
 //! [`CommandProgress`]: crate::engine::control::CommandProgress
 
@@ -33,8 +33,8 @@ use crate::topology::sink::Sink;
 use super::Lane;
 use super::destination::{CallsDestination, Destination};
 
-/// The most commands that a task carries out in one round.
-const CARRIED_OUT_MAX: usize = 100;
+/// The most commands that a task passes in one round (a step of the lane).
+const PASSED_MAX: usize = 100;
 
 /// What has happened to a task's next command.
 enum Execution {
@@ -85,7 +85,7 @@ impl<C: Cluster> Lane<C> {
 
     /// Carries out a task's commands. Returns whether the next command has to wait.
     fn apply_commands_of(&mut self, id: TaskId, bounds: &ControlTopicBounds, now: Duration) -> Result<bool, Failure> {
-        for _ in 0..CARRIED_OUT_MAX {
+        for _ in 0..PASSED_MAX {
             let Self { tasks, transactor, destination: Destination::Calls(calls), .. } = self else { return Ok(false) };
             let commands = &mut calls.commands;
             let Some(task) = tasks.get_mut(&id) else { return Ok(false) };
@@ -93,8 +93,8 @@ impl<C: Cluster> Lane<C> {
             let noted = transactor.share(id).and_then(|share| share.position.calls.control);
             let next = next_committed.max(bounds.next_after(noted));
             let Some(received) = commands.commands_from(next).next().cloned() else {
-                // No command is left. If the open transaction holds none of the task's either, the task has passed
-                // everything that was read; otherwise it has done so only once that transaction is committed.
+                // No command is left. If the task has passed none in the open transaction, it has passed everything
+                // that was read; otherwise that is certain only once the transaction is committed.
                 if let Some(window) = task.destination.window_mut().filter(|_| commands.is_empty_from(next_committed)) {
                     let next = commands.read_to().max(next_committed);
                     window.commands.passed = Some(Control { topic_id: bounds.id.0, next });
@@ -149,9 +149,9 @@ impl<C: Cluster> Lane<C> {
         let commands = &mut calls.commands;
         let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(Execution::Waits) };
         let Some(window) = work.task.destination.window() else { return Ok(Execution::Waits) };
-        let has_steps = matches!(context.topology.sink(), Some(Sink::Handler(_)));
+        let is_handler = matches!(context.topology.sink(), Some(Sink::Handler(_)));
         let (change, acknowledgement) = match &instruction {
-            Ok((_, decision)) => settling::settle(former.as_deref(), (*decision, has_steps), window.stream_time())
+            Ok((_, decision)) => settling::settle(former.as_deref(), (*decision, is_handler), window.stream_time())
                 .unwrap_or_else(|error| not_carried_out(Outcome::NotUnderstood, &error.to_string(), received)),
             Err((outcome, reason)) => not_carried_out(*outcome, reason, received),
         };
@@ -245,7 +245,8 @@ impl<C: Cluster> Lane<C> {
     }
 }
 
-/// The next offset of the control topic for a task, as far as it has committed; `None` if the task is not at work.
+/// The next offset of the control topic for a task, without what the open transaction notes; `None` if the task is not
+/// at work.
 fn next_command_offset<C: Cluster>(task: &Task<C>, bounds: &ControlTopicBounds) -> Option<i64> {
     let window: &Window = task.destination.window()?;
     Some(window.commands.next(bounds, task.committed.calls.control))

@@ -1,5 +1,5 @@
 //! Where a lane's **survivors** go: to a topic, into a sink, or to a provider. Survivors are the records that the rules
-//! let through: those that are not dropped as duplicates, and the like.
+//! let through: not duplicates, for example.
 //!
 //! A destination owns the state that only it needs: a lane's part is here, a task's in
 //! [`crate::engine::task::TaskDestination`]. Where a step of the lane ([`super::Lane::step`]) differs, `super::hooks`
@@ -93,8 +93,8 @@ impl<C: Cluster> Destination<C> {
         matches!(self, Self::Sink(sink) if sink.is_tidying)
     }
 
-    /// Whether tasks stay at work, unchanged, when their transaction is aborted: their calls go on, so that nothing has
-    /// to be read again.
+    /// Whether tasks stay at work, unchanged, when their transaction is certainly not committed: their windows still
+    /// hold the records, and the calls continue.
     pub fn keeps_tasks_on_abort(&self) -> bool {
         matches!(self, Self::Calls(_))
     }

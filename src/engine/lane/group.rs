@@ -2,7 +2,7 @@
 //!
 //! Each assigned partition gets a task, which does the partition's work. A task begins with a restore, which first
 //! settles (makes sure that no former owner can still write), and restores again after failures.
-//! `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
+//! `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -88,7 +88,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Called when a task's store has everything that was committed. Returns whether the task may begin to work;
-    /// `false` if it is in another phase of its recovery by now. After an error the task restores.
+    /// `false` if it is in another phase of its recovery by now. After an error the task restores, or stops.
     pub(super) fn on_store_current(&mut self, id: TaskId) -> Result<bool, Setback> {
         match self.destination {
             Destination::Sink(_) => self.claim_row(id),
@@ -115,7 +115,7 @@ impl<C: Cluster> Lane<C> {
 
     /// Called for each task of an aborted transaction; `shares` holds what the transaction would have changed, by task,
     /// and `undelivered` a record of this task that could not be delivered. Returns whether the task continues as
-    /// before, which only `may_continue` allows; otherwise it restores.
+    /// before (never unless `may_continue`); otherwise it restores.
     pub(super) fn on_aborted(
         &mut self,
         id: TaskId,

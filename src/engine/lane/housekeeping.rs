@@ -27,14 +27,14 @@ impl<C: Cluster> Lane<C> {
     /// Updates the gauges, and writes the log events that are due.
     fn gauge(&mut self, now: Duration) {
         let wall_ms = self.context.clock.wall_ms();
-        // If not, slow calls keep all tasks from reading, and none of them is stuck.
+        // Otherwise slow calls keep all tasks from reading: no task is stuck.
         let can_read = self.records_max() > 0;
         for task in self.tasks.values_mut() {
             let end = self.member.end(&task.input);
             // For a partition that cannot be read at all, only its restore knows an end.
             let stuck_at = stuck_at(task, end.or(Some(task.topics.input_end))).filter(|_| can_read);
             let is_starved = self.context.held_up.record(&task.input, stuck_at, now);
-            // How long ago a broker that knows the end was last heard.
+            // How long ago the lane last heard from a broker that knows the end.
             let heard_ago = self.member.end_heard_ago(&task.input);
             gauge(task, end, (wall_ms, heard_ago));
             task.note_failing(end, is_starved, now);
@@ -111,8 +111,8 @@ impl<C: Cluster> Lane<C> {
     }
 }
 
-/// The offset at which a task at work waits for records that exist but do not arrive; `None` if it does not. `end` is
-/// the end of its input.
+/// The offset at which a task at work waits for records that exist but do not arrive; `None` if there are no such
+/// records. `end` is the end of its input.
 fn stuck_at<C: Cluster>(task: &Task<C>, end: Option<i64>) -> Option<i64> {
     let next = task.committed.next;
     // Otherwise the task waits for the calls of records that have arrived.

@@ -126,8 +126,9 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    /// Processes the first of these records and returns how many: as many as surely fit into the open transaction, or
-    /// a few more. There may be room left afterwards, since dropped records take none.
+    /// Processes the first of these records, and returns how many: as many as surely fit into the open transaction, or
+    /// a few more; fewer if the task has to stop before a record. There may be room left afterwards, since dropped
+    /// records take none.
     fn process_part(&mut self, id: TaskId, indices: &[usize]) -> Result<usize, Failure> {
         self.claim_partition(id)?;
         let Self { context, transactor, tasks, batch, scratch, member, .. } = self;

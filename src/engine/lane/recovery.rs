@@ -1,10 +1,11 @@
 //! A lane's recovery: aborted transactions, restores, isolated tasks.
 //!
 //! A task is the work of one input partition. A task that **restores** starts again from what was committed last: it
-//! settles (nobody else can still write for it), makes its store current and begins to work, all in slices of time
-//! between the lane's other work. A task whose output fails is put into **quarantine**: after its restore it queues for
-//! a slot, and then works **isolated**, in transactions of its own ([`crate::engine::isolate`]). A task that is
-//! **stopped** is not tried again. `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
+//! settles (makes sure that no former owner can still write), makes its store current and begins to work, all in slices
+//! of time between the lane's other work. A task whose output fails is put into **quarantine**: after its restore it
+//! queues for one of the lane's few **slots** for isolated tasks, and then works **isolated**, in transactions of its
+//! own ([`crate::engine::isolate`]). A task that has **stopped** is not tried again.
+//! `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use std::time::Duration;
 
@@ -108,7 +109,7 @@ impl<C: Cluster> Lane<C> {
             Cause::RefusedAt(offset, reason) => task.trouble.refused_at = Some((offset, reason)),
             Cause::State(error) => restore::set_back(&self.context, task, &error.into()),
             Cause::Cluster(error) => restore::set_back(&self.context, task, &error.into()),
-            // The sink has not committed the task's own transaction, and the task already restores.
+            // The sink has not committed, or not confirmed, the task's own transaction, and the task already restores.
             Cause::Sink(undone) => {
                 self.note_undone(&undone);
                 self.note_rejected(undone.rejected);
@@ -266,8 +267,8 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    /// Starts the work of a task whose store is current: in the lane's transactions or, in quarantine, in the queue for
-    /// isolated work.
+    /// Starts the work of a task whose store is current, in the lane's transactions; if the task is in quarantine, it
+    /// queues for isolated work instead.
     pub(super) fn begin_work(&mut self, id: TaskId) -> Result<(), cluster::Error> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
         task.report.on_work_begun();

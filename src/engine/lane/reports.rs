@@ -35,7 +35,7 @@ impl Reports {
     }
 }
 
-/// Flushes of the stores of tasks at work: in each round, the store of each task is flushed once.
+/// Flushes of the stores of tasks at work. A round of flushes covers each store once.
 pub(super) struct Flushes {
     /// When the last round began, on the monotonic clock.
     pub began_at: Duration,

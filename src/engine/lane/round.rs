@@ -1,19 +1,18 @@
 //! What a lane with a provider does outside its transaction: it enqueues the records that were read, handles answers,
 //! judges records, and sends the calls that are authorised.
 //!
-//! Each task (an input partition's work) has a **window**, with a **slot** for each record that it has read and whose
-//! outcome is not committed. To **judge** a record is to decide whether it calls the provider. A record is **settled**
-//! once its outcome is committed; then its slot is removed.
+//! Each task at work (on an input partition) has a **window**: the records that it has read and not yet **settled**,
+//! that is, whose outcomes are not committed. To **judge** a record is to decide whether it calls the provider.
 //!
-//! Nothing here waits for the open transaction: the lane continues while that is being committed ([`Deferred`]). A
-//! record whose identity has an earlier record in that transaction is judged only after the commit, once the earlier
-//! record is settled. A call is sent only if an earlier commit authorised it.
+//! Nothing here waits for the open transaction: the lane continues during a commit ([`Deferred`]). A record whose
+//! identity has an earlier record in the transaction is judged only after the commit, once the earlier record is
+//! settled. A call is sent only if an earlier commit authorised it.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, GroupEvent, Member, RecordBatch};
-use crate::effect::call::Grant;
+use crate::effect::call::CoveringGrant;
 use crate::engine::calling::Calling;
 use crate::engine::calling::judging::{self, JudgingContext};
 use crate::engine::context::Context;
@@ -27,7 +26,7 @@ use crate::topology::sink::Terms;
 
 use super::sorting::sort_by_task;
 
-/// The parts of a lane that its records and calls need in one round, a pass of the lane over its tasks.
+/// The parts of a lane that its records and calls need in a round (a step of the lane, the commit included).
 pub(super) struct Round<'a, C: Cluster> {
     pub context: &'a Context,
     /// The topology's settings for calls.
@@ -117,7 +116,7 @@ impl<C: Cluster> Round<'_, C> {
                 let former_grants_end = window.former_grants_end();
                 let grant_of = |offset: i64| {
                     let granted = last_grant.filter(|granted| offset < granted.to)?;
-                    Some(Grant { since_ms: granted.since_ms, is_from_former_owner: offset < former_grants_end })
+                    Some(CoveringGrant { since_ms: granted.since_ms, is_from_former_owner: offset < former_grants_end })
                 };
                 let Calling { numbers, work_renderer, judging_buffers, .. } = &mut **calling;
                 let (judge, now) = (&mut scratch.judge, Calling::now(context));
@@ -157,11 +156,11 @@ impl<C: Cluster> Round<'_, C> {
     }
 
     /// Enqueues the batch, and judges the windows of its tasks. In the other windows no more records can be judged:
-    /// records wait there for earlier ones to be settled, and none is settled during a commit.
+    /// records wait there for earlier records of their identities, and no record is settled during a commit.
     fn enqueue_meanwhile(&mut self, deferred: &mut Deferred) {
         deferred.failures.extend(self.enqueue());
-        let id_if_any = |(id, indices): &(TaskId, Vec<usize>)| (!indices.is_empty()).then_some(*id);
-        let ids: Vec<TaskId> = self.indices_by_task.iter().filter_map(id_if_any).collect();
+        let with_records = |(id, indices): &(TaskId, Vec<usize>)| (!indices.is_empty()).then_some(*id);
+        let ids: Vec<TaskId> = self.indices_by_task.iter().filter_map(with_records).collect();
         for id in ids {
             deferred.failures.extend(self.judge(id).err());
         }

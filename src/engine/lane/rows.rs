@@ -4,10 +4,10 @@
 //! Each task (an input partition's work) has a **row** in the sink. The row's **mark** names the owner's claim (by its
 //! **epoch**: how often the row was claimed) and, by a **token**, the last transaction that the sink has committed for
 //! the task. The task's last record in the changelog, the **position record**, has the token of the last transaction in
-//! Kafka. The sink commits first: if it is one transaction ahead, the row's **redo**, everything that the transaction
-//! writes to Kafka for the task, is **played**: written to Kafka now.
+//! Kafka. The sink commits first. If it is one transaction ahead, the lane **plays** the row's **redo**: it writes to
+//! Kafka everything that the transaction writes there for the task.
 //!
-//! `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
+//! `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Called when a row could not be claimed: schedules the next attempt, and logs an error that is permanent or has
-    /// lasted for long, unless it was logged recently.
+    /// lasted for a long time, unless it was logged recently.
     fn on_claim_failed(&mut self, id: TaskId, error: &Error) {
         let Self { context, tasks, destination: Destination::Sink(sink), .. } = self else { return };
         let task = tasks.get_mut(&id).expect("listed by the caller");
@@ -263,7 +263,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Aborts Kafka's half of a transaction that the sink has not committed: none of its records was sent.
+    /// Aborts Kafka's half of a transaction whose commit has failed in the sink, or was not confirmed: none of its
+    /// records was sent to Kafka.
     fn abort_undone(&mut self, failed: CommitError) -> AbortOutcome {
         let cause = Cause::Sink(Undone { failed, tasks: Vec::new(), rejected: Vec::new() });
         self.transactor.abort(&self.cluster, &cause, &self.metrics)

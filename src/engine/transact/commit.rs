@@ -3,12 +3,12 @@
 //! First come the forwarded records, then each task's changelog writes (the last one per key) with its position record
 //! as the very last, then the offsets of every task in the transaction, then the commit; only after Kafka has confirmed
 //! it are overlay and position written to each task's store. With a sink, nothing is sent at first: each task's records
-//! are collected in a redo, which the sink commits together with the effects, and sent afterwards (see `sink`).
+//! are collected in a redo, which the sink commits together with the effects; then the redo is sent (see `sink`).
 //!
 //! A task is the work of one input partition. Its **share** is all that the transaction changes for it: the **overlay**
 //! has the changelog records, the **position record** says how far the input is processed. A **token** names a
 //! transaction of a task. To **seal** a transaction is to send its last records; a sink commits before that.
-//! `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
+//! `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use std::time::Duration;
 
@@ -185,10 +185,11 @@ fn commitment(context: &Context, share: &Share, owner: &str) -> Commitment {
 /// Applies a committed share to the task's store. `delivered` holds the changelog offsets of its first and its last
 /// record, as far as their deliveries were reported; the last one is the position record.
 ///
-/// - With both, the store knows how far it has applied the changelog, and where the position record is.
-/// - With one, the store does not know where the position record is. The changelog counts as applied up to the known
-///   offset.
-/// - With none, the changelog counts as applied only as far as before. A restore from there has the same result.
+/// - If both are known, the store knows how far it has applied the changelog, and where the position record is.
+/// - If only one of two is known, the store does not know where the position record is. The changelog counts as applied
+///   up to the known offset.
+/// - If no offset is known, the changelog counts as applied only as far as before. A restore from there has the same
+///   result.
 fn apply_share<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,

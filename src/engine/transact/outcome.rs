@@ -21,8 +21,8 @@ pub struct CommitOutcome {
 pub struct AbortOutcome {
     /// What the transaction would have changed, by task.
     pub shares: Vec<Share>,
-    /// The other tasks of the transaction: for them it would only have committed an offset with another owner in its
-    /// metadata, or have played a redo (written what only the sink has committed).
+    /// The other tasks of the transaction: it would only have committed their offsets, to change the owner in the
+    /// metadata, or have played a redo (written to Kafka what only the sink has committed).
     pub without_share: Vec<TaskId>,
     /// Whether the transaction is certain to have ended already, without effect.
     pub ended: bool,

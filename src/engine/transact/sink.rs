@@ -6,8 +6,8 @@
 //! that commit. So an owner that finds the row one transaction ahead of Kafka writes exactly what was decided.
 //!
 //! A sink may have an **inbox**, a table of identities that several programs can share: it carries out no effects for a
-//! record whose identity is there already. `sabotage::is_on` is true in simulations only: it switches on a deliberate
-//! fault.
+//! record if the inbox already has it, or a newer record of its identity.
+//! `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ pub(super) fn commit<C: Cluster>(
             effects,
         })
         .collect();
-    // The sink asks this for each task's redo before it commits.
+    // The sink gets each task's redo from here before it commits.
     let mut redos = Redos { context, shares, in_inbox: 0 };
     let committed = lane_sink.session.commit(&steps, &mut redos);
     let in_inbox = redos.in_inbox;
@@ -140,7 +140,7 @@ fn to_undone(failed: CommitError, shares: &[Share], effects: &[Effects]) -> Undo
 struct Redos<'a> {
     context: &'a Context,
     shares: &'a mut [Share],
-    /// How many records the inbox had already.
+    /// How many records were in the inbox already.
     in_inbox: u64,
 }
 
@@ -150,7 +150,7 @@ impl RedoBuilder for Redos<'_> {
         for (awaited, answer) in std::mem::take(&mut share.awaited).iter().zip(answers) {
             match answer {
                 Answer::Done(rows) => {
-                    // The result of the record's statements, for the topic for results.
+                    // The rows that the record's statements have returned go to the topic for results.
                     let value = format!("[{}]", rows.join(","));
                     add_topic_record(share, awaited, (self.context.results(), awaited.partitions[0]), value.as_bytes());
                 }

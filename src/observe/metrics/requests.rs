@@ -230,7 +230,7 @@ impl StoreMetrics {
         self.bytes_max.with_label_values(NONE).set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// The store has answered after so long, or given an error.
+    /// Counts a call of the store: how long it took, and whether it has failed.
     pub fn call_ended(&self, operation: &str, took: Duration, is_answered: bool) {
         self.duration.with_label_values(&[operation]).observe(took.as_secs_f64());
         if !is_answered {
@@ -238,7 +238,7 @@ impl StoreMetrics {
         }
     }
 
-    /// So many requests were forgotten.
+    /// Counts requests that were forgotten.
     pub fn removed(&self, count: usize) {
         self.removed.inc_by(count as u64);
     }

@@ -1,8 +1,8 @@
 //! The SQL of requests: their table, and the functions that read and change it.
 //!
-//! A request is **reserved** before it is carried out: its holder has a **token** and a **lease**, until whose end
-//! nobody else carries it out. Later its **answer**, the service's response, is remembered. A request whose lease is
-//! over without an answer is **in doubt**.
+//! A request is **reserved** before it is carried out: its holder has a **token** and a **lease**. Nobody else carries
+//! the request out until the lease ends. Later its **answer**, the service's response, is remembered. A request whose
+//! lease has ended without an answer is **in doubt**.
 //!
 //! **No role needs a right to the table.** The functions run with the rights of their owner (`security definer`), with
 //! a search path of their own, and no role may execute them without a grant. A caller cannot reach a request that it
@@ -227,8 +227,8 @@ end
 }
 
 /// Parameters: request, token, response, whether its body is whole (`false` if it was cut off), retention. Returns
-/// `kept` if the response, or an earlier one whose body is whole, is stored; `fenced` if the token is not the request's
-/// any more; `locked` if the row is locked.
+/// `kept` if the response, or an earlier one whose body is whole, is stored; `fenced` if the request has another token,
+/// or is forgotten; `locked` if the row is locked.
 fn complete(schema: &str) -> String {
     let held = unlocked_row(schema, "token = $2 and until > clock_timestamp() and not is_whole");
     format!(

@@ -1,4 +1,4 @@
-//! Why a step or a function has failed. A function is the user's code that works on a record; it does so in steps.
+//! Why a step has failed, or a function: the user's code that works on a record in steps.
 
 use std::fmt;
 use std::time::Duration;
@@ -30,11 +30,11 @@ pub struct StepError {
 /// Whether a failed step has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It has not, and never will.
+    /// It has not happened, and never will.
     Rejected,
-    /// It has not; it is attempted again.
+    /// It has not happened; it is attempted again.
     Again,
-    /// It may have.
+    /// It may have happened.
     Unknown,
 }
 

@@ -17,8 +17,8 @@ type RunFuture = Pin<Box<dyn Future<Output = (Result<Reply, StepError>, Steps)>>
 pub struct Function(pub(super) Arc<dyn Fn(Record, Steps) -> RunFuture + Send + Sync>);
 
 impl Function {
-    /// Wraps `function`. It must not block: all functions of a lane (a part of the worker with its own consumer) run on
-    /// one thread.
+    /// Wraps `function`. It must not block: all runs of a lane (one of the worker's threads that process records) share
+    /// one other thread.
     pub fn new<F, R>(function: F) -> Self
     where
         F: AsyncFn(&Record, &mut Steps) -> Result<R, StepError> + Send + Sync + 'static,

@@ -1,11 +1,11 @@
 //! Replaying a function's journal: the recorded steps in order, and the function's position among them.
 //!
-//! A function is the user's code that works on a record, in steps. If it is run again for the record, a step whose
-//! outcome is recorded returns that outcome; any other step is carried out. The journal also holds **marks**: the entry
-//! [`OwnedStepState::Begun`] of a step says that the step may have been carried out, although its outcome is not known.
-//! The entry under the name [`REJECTION_MARK`] says that the function itself has rejected the record.
+//! A function is the user's code that works on a record, in steps. If the function is run again for the record, a step
+//! with a recorded outcome returns that outcome; any other step is carried out. The journal also holds **marks**: the
+//! entry [`OwnedStepState::Begun`] of a step says that the step may have been carried out, although its outcome is not
+//! known. The entry under the name [`REJECTION_MARK`] says that the function itself has rejected the record.
 //!
-//! `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
+//! `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ impl Replay {
         NextStep::Acts { has_begun_mark }
     }
 
-    /// A recorded outcome, unchanged; with a sabotage, that of the first step that is done instead.
+    /// A recorded outcome, unchanged; with a sabotage, the outcome of the first step that is done.
     fn outcome_of(&self, outcome: &OwnedStepState) -> OwnedStepState {
         let is_done = |outcome: &OwnedStepState| matches!(outcome, OwnedStepState::Done(_));
         let first = || self.recorded.iter().find(|step| is_done(&step.state));
@@ -89,8 +89,8 @@ impl Replay {
         self.journal.is_empty()
     }
 
-    /// Whether there is room for these steps and, beyond them, for two results of the greatest length: the one that the
-    /// next step may have, and as much again for the compensations, which undo the steps if the record is rejected.
+    /// Whether there is room for these steps, and beyond them for two results of the greatest length: one for the next
+    /// step, and one for the compensations, which undo the steps if the record is rejected.
     pub fn has_room(&self, steps: &[OwnedStep]) -> bool {
         let mut journal = (*self.journal).clone();
         let fits = steps.iter().all(|step| journal.push(step.as_step()));

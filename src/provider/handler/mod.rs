@@ -2,7 +2,7 @@
 //!
 //! - [`Handler`] is the [`Provider`], made of a [`Function`] and [`Settings`]. Each lane's handlers run on a thread of
 //!   their own, `calls-<n>`, with a small runtime: many can be in progress, but only one runs at a time.
-//! - A function does its work on a record in steps, through [`Steps`]; each acts once, on some other system. The
+//! - A function does its work on a record in steps, through [`Steps`]; each step has an effect on another system. The
 //!   function gets a [`Record`], and returns a [`Reply`] or a [`StepError`].
 //! - [`Attempt`] is one attempt: it runs the function, which gets recorded outcomes from the journal, and reports the
 //!   outcome. It needs no runtime of its own, so that the simulation can run it in simulated time.

@@ -1,5 +1,5 @@
-//! The progress and the outcome of a function's run. A function is the user's code that works on a record; it does so
-//! in steps, and a step's outcome is committed before the next step begins.
+//! The progress and the outcome of a function's run. A function is the user's code that works on a record in steps; a
+//! step's outcome is committed before the next step begins.
 
 use std::cell::Cell;
 use std::time::Duration;

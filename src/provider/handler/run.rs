@@ -1,5 +1,5 @@
-//! An attempt: a run of a function with its journal, whose outcome is reported. A function is the user's code that
-//! works on a record, in steps; the journal holds the outcomes of the steps that earlier attempts have done.
+//! An attempt: a run of a function (the user's code that works on a record in steps) with its journal (the committed
+//! outcomes of steps). The attempt's outcome is reported to its lane.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
@@ -28,8 +28,8 @@ use crate::effect::provider::{Body, HandlerReport, Payload, Request};
 use crate::postgres::steps::Pool;
 use crate::provider::job::Job;
 
-/// The parts that the runs of a lane share. A lane is a part of the worker that reads some of the input; its functions
-/// run on a thread of their own.
+/// The parts that the runs of a lane share. A lane is a thread that processes records; its functions run on a thread of
+/// their own.
 pub(super) struct RunContext {
     pub handler: Handler,
     pub runs: Arc<Runs>,
@@ -109,7 +109,6 @@ impl Attempt {
         let status = |code| AttemptOutcome::Status(Status::of(code));
         let (outcome, body, message) = match run_outcome {
             RunOutcome::Done(reply) => (status(200), body(reply, self.reply_bytes_max), None),
-            // `certainly_not_done`: only recorded steps have acted, and the compensations have run.
             RunOutcome::Rejected { reason, certainly_not_done: true } => {
                 (AttemptOutcome::Refused, Body::None, Some(reason))
             }

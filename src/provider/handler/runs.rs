@@ -1,5 +1,5 @@
-//! A lane's running functions, shared by the lane and the thread that runs them. A lane is a part of the worker that
-//! reads some of the input; its functions, which are the user's code, run on a thread of their own.
+//! A lane's running functions (the user's code), shared by the lane, which is a thread that processes records, and the
+//! separate thread that runs the functions.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ pub(super) struct Runs {
 pub(super) struct RunningFunction {
     /// Reports each commit of its steps to the function: the time from which the next step may act.
     pub commits: mpsc::UnboundedSender<i64>,
-    /// Only dropped, never used: the receiver learns of the drop, and ends the function.
+    /// Never used, only dropped: its receiver then ends the function.
     pub _alive: oneshot::Sender<()>,
 }
 

@@ -10,12 +10,12 @@ use crate::provider::http::WallClock;
 /// How handlers are run.
 #[derive(Clone)]
 pub struct Settings {
-    /// How long the systems that a step calls honour its key, by which they recognise a repetition; `None` if they
+    /// How long the systems that steps call honour the steps' keys, by which they recognise repetitions; `None` if they
     /// honour no keys.
     pub key_window: Option<KeyWindow>,
     /// How long a step may take, together with the function's own work before and after it.
     pub timeout: Duration,
-    /// The most runs of the function at once, in each lane (a part of the worker, with a thread for its runs).
+    /// The most runs of the function at once, in each lane (one of the worker's threads that process records).
     pub in_flight: usize,
     /// The most runs of the function that a lane begins in a second. A burst has at most a tenth of that number, or one
     /// run if that is more.

@@ -6,7 +6,7 @@
 //!
 //! The outcomes of steps are recorded in the record's **journal**; until they are committed there, they are pending. If
 //! the other systems honour no keys, a step's **mark** is committed before the step acts: it may have happened.
-//! `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
+//! `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -52,13 +52,13 @@ pub struct Steps {
     /// The attempt.
     request: Request,
     replay: Replay,
-    /// The entries for the journal that are not committed yet: the last step's outcome, or a mark, or both.
+    /// The entries for the journal (outcomes and marks) that are not reported for a commit yet.
     pending: Vec<OwnedStep>,
     /// The registered compensations, by name.
     compensations: Vec<(String, Compensation)>,
     /// Whether the record is rejected: the steps are compensations now.
     is_undoing: bool,
-    /// Why no further step begins, if so.
+    /// The reason why no further step begins, if there is one.
     halt: Option<Halt>,
     /// The step that has begun and not ended. It remains set if the step's future was dropped.
     current_step: Option<String>,
@@ -278,7 +278,8 @@ impl Steps {
         }
     }
 
-    /// Lets a step act, or returns its outcome if that was recorded. `act` is told whether the step's mark is recorded.
+    /// Lets a step act, or returns its recorded outcome if there is one. The second argument of `act` says whether
+    /// the step's mark is recorded.
     async fn step<T, F>(&mut self, name: &str, act: F) -> Result<T, StepError>
     where
         T: DeserializeOwned,

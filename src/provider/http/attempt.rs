@@ -1,8 +1,8 @@
 //! Makes an attempt of a call: gets a connection, checks for the last time whether the request may be sent, sends it,
 //! and reads the response.
 //!
-//! A lane is the thread for whose records the calls are made. It may withdraw a request until the request is taken from
-//! it ([`Job::take_from_lane`]). The key's window is the time for which the provider honours the request's key.
+//! The calls are made for the records of a lane, which is another thread. The lane may withdraw a request until
+//! [`Job::take_from_lane`] takes it. The key's window is the time for which the provider honours the request's key.
 
 use std::rc::Rc;
 use std::time::Duration;

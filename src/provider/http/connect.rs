@@ -148,7 +148,8 @@ async fn connect_without_timeout(shared: &Shared, origin: &Origin) -> Result<Con
     if is_http2 { connect_http2(stream, unfinished, origin).await } else { connect_http1(stream, unfinished).await }
 }
 
-/// Connects to a host within `wait`, trying its addresses one after the other.
+/// Connects to a host, trying its addresses one after the other. Each address gets a part of `wait`, at least a
+/// quarter. The caller bounds the whole, which includes the lookup of the name.
 ///
 /// # Errors
 /// Why there is no connection.
@@ -156,7 +157,7 @@ pub async fn dial(host: &str, port: u16, wait: Duration) -> Result<TcpStream, St
     let addresses =
         lookup_host((host, port)).await.map_err(|error| format!("no address of {host}: {}", error_text(&error)))?;
     let addresses: Vec<SocketAddr> = addresses.collect();
-    // Each address gets a part of the time, so that one that does not respond leaves time for the others.
+    // An address that does not respond leaves time for the others.
     let wait_each = wait / u32::try_from(addresses.len().clamp(1, 4)).unwrap_or(1);
     let mut failure = format!("no address of {host}");
     for address in addresses {

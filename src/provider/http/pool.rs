@@ -1,14 +1,14 @@
-//! The connections for one lane's calls, handed out in the order in which they were requested. (A lane is a thread that
-//! processes records.)
+//! The connections for the calls of one lane (a thread that processes records), handed out in the order in which they
+//! were requested.
 //!
 //! Requests wait in a queue, and connections are made for the waiting requests: for HTTP/1.1 one connection for each
 //! request, for HTTP/2 one for as many requests as the other side allows at once. A connection that becomes free goes
 //! to the first request in the queue, even if it was made for another one. Until the version of HTTP that an origin
 //! speaks is known, only one connection is made.
 //!
-//! **Bounds.** A request waits here only once it has one of the `in_flight` permits, so there are at most `in_flight`
-//! connections in use, and as many being made; at most `in_flight` idle ones are kept for each origin, for
-//! [`IDLE_MAX`].
+//! **Bounds.** A request waits here only once it has one of the `in_flight` permits, so at most `in_flight` connections
+//! are in use. For each origin, at most `in_flight` connections are being made at once, and at most `in_flight` idle
+//! ones are kept, for [`IDLE_MAX`].
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -24,8 +24,8 @@ use super::message::Origin;
 use super::settings::Shared;
 use crate::provider::thread::Tasks;
 
-/// How long an idle connection is kept. Servers close idle connections after 5 s or more; a request that is sent as the
-/// server closes its connection is lost, and without a key nobody knows whether it was carried out.
+/// How long an idle connection is kept. Servers close idle connections after 5 s or more. A request that is sent as the
+/// server closes its connection is lost: it may have been carried out, and only under a key can it be sent again.
 const IDLE_MAX: Duration = Duration::from_secs(4);
 
 /// The connections of a lane.
@@ -71,7 +71,7 @@ pub(super) struct PooledConnection {
     origin_pool: Rc<OriginPool>,
     /// `None` only while this is dropped.
     connection: Option<UsableConnection>,
-    /// Whether it was given a request, and was not marked as reusable since.
+    /// Whether it was given a request, and has not been marked as reusable since.
     is_used: bool,
 }
 

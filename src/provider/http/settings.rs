@@ -1,5 +1,4 @@
-//! The settings of a topology's calls over HTTP, checked once and shared by all lanes, which are the threads that
-//! process records.
+//! The settings of a topology's calls over HTTP, checked once and shared by all lanes (threads that process records).
 //!
 //! A key here is an idempotency key, by which the provider recognises a request that is sent again.
 

@@ -63,7 +63,7 @@ pub struct Bounds {
     /// The most bytes of the bodies of requests with a key, together with the bodies of their responses until these are
     /// sent.
     pub bodies_bytes_max: usize,
-    /// Whether each client's address has a share of the bounds above: the most that one client can hold of a bound.
+    /// Whether one client (an address) is limited to a share of each of the bounds above, and cannot take the whole.
     pub has_shares: bool,
     /// The minimum rate, in bytes a second, at which the body of a request with a key must arrive, and at which a
     /// client must read a response.
@@ -136,7 +136,7 @@ pub struct Rule {
     /// How long the service may take to begin its response, and, for a request with a key, to send each piece of it
     /// (unless it is a stream of events).
     pub timeout: Duration,
-    /// The header that tells the service the request's reservation; `None` if the service is not told.
+    /// The header in which the service gets the request's reservation; `None` for no such header.
     pub reservation_header: Option<HeaderName>,
 }
 

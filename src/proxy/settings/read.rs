@@ -211,8 +211,8 @@ fn routes(top: &Fields<'_>, (base, store_kind): (&Rule, Option<&str>), reader: &
     routes
 }
 
-/// Whether `released` has an effect. A list of failures alone (408, or 500 or more) has none if every request that has
-/// failed is carried out again anyway.
+/// Whether `released` has an effect. If requests in doubt are carried out again anyway, a list that has only failures
+/// (408, or 500 or more) has no effect.
 fn uses_statuses(rule: &Rule) -> bool {
     let has_non_failures = rule.releasing_statuses.iter().any(|status| !is_failure(*status));
     rule.key != KeyUse::Off && (rule.on_in_doubt == OnInDoubt::Refuse || has_non_failures)

@@ -120,8 +120,8 @@ fn caller(field: &Field<'_>, base: &Rule, reader: &mut Reader<'_>) -> Option<(Op
     Some((name, required))
 }
 
-/// Warns of a header that is not secret: a caller that sends another client's value of it, with that client's key,
-/// gets that client's response.
+/// Warns of a header that is not secret: a client that sends the value and the key of another client gets the other
+/// client's response.
 fn warn_of_named_callers(name: &HeaderName, place: Place, reader: &mut Reader<'_>) {
     if *name == http::header::AUTHORIZATION {
         return;

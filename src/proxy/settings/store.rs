@@ -14,7 +14,7 @@ use crate::yaml::{Field, Placed, Reader, Text, secrets};
 pub const KINDS: &[&str] = &["embedded", "postgres", "redis"];
 /// The schema in PostgreSQL unless the file names another.
 const DEFAULT_SCHEMA: &str = "ratchet";
-/// The least and the greatest `store_bytes_max`. Less than the least would be filled by the store's log alone.
+/// The least and the greatest `store_bytes_max`. The store's log alone would fill a store below the least.
 const STORE_BYTES_RANGE: (u64, u64) = (128 << 20, 16 << 40);
 
 /// The keys under `store`.
@@ -117,7 +117,7 @@ impl StoreConfig {
     }
 }
 
-/// Reads the value of `store`. Reports all mistakes to `reader`; `None` if they leave nothing that could be opened.
+/// Reads the value of `store`. Reports all mistakes to `reader`; `None` if they leave the store unknown.
 pub fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<StoreConfig> {
     let fields = reader.fields(field, &STORE)?;
     let mut kinds = KINDS.iter().filter_map(|kind| Some((*kind, fields.get(kind)?)));
@@ -162,8 +162,8 @@ pub fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<StoreConfig> {
     }
 }
 
-/// Reads the address of `what`, such as `example`; `None` after a mistake, which is reported. Its password must not be
-/// written in the settings file, but come from an environment variable or another file.
+/// Reads the address of `what`, such as `example`; `None` after a mistake, which is reported. The password must come
+/// from an environment variable or from another file, not from the settings file itself.
 fn address(
     field: &Field<'_>,
     (what, example): (&str, &str),

@@ -1,5 +1,5 @@
-//! Lists requests and settles them for an operator. To **settle** a request whose outcome is unknown is to record an
-//! answer for it, or to forget it.
+//! Lists requests and **settles** them for an operator: gives a request that is in doubt (its outcome is unknown) an
+//! answer, or forgets a request.
 //!
 //! Listing scans all keys of the database, in batches small enough not to delay other clients; a request that changes
 //! meanwhile may be listed in its old or its new state. A request is a hash of Redis: see [`super`].

@@ -151,9 +151,9 @@ impl Simulated {
         }
     }
 
-    async fn kept(&self, call: Call) -> Result<StillHeld, Error> {
+    async fn still_held(&self, call: Call) -> Result<StillHeld, Error> {
         match self.send(call).await? {
-            Said::StillHeld(kept) => Ok(kept),
+            Said::StillHeld(still_held) => Ok(still_held),
             _ => panic!("another answer"),
         }
     }
@@ -208,25 +208,25 @@ impl Inner {
                 found => Said::Found(found),
             },
             Call::Extend(held, lease) => {
-                let (kept, change) = entry::extend(self.entry(held.id).as_ref(), held, lease, self.now_ms());
+                let (still_held, change) = entry::extend(self.entry(held.id).as_ref(), held, lease, self.now_ms());
                 if !self.makes(Mistake::LeaseNotExtended) {
                     self.put(held.id, change);
                 }
-                Said::StillHeld(kept)
+                Said::StillHeld(still_held)
             }
             Call::Complete(held, answer, retention) => {
-                let kept = self.complete(held, &answer, retention);
+                let still_held = self.complete(held, &answer, retention);
                 if !self.makes(Mistake::AnswerNotSynced) {
                     self.sync();
                 }
-                Said::StillHeld(kept)
+                Said::StillHeld(still_held)
             }
             Call::Release(held) => {
                 let (by_key, forgets) = (self.makes(Mistake::ReleaseByKeyAlone), self.makes(Mistake::AnswerReleased));
                 let held = self.holder(held, by_key || forgets);
-                let (kept, change) = entry::release(self.entry(held.id).as_ref(), held, self.now_ms());
+                let (still_held, change) = entry::release(self.entry(held.id).as_ref(), held, self.now_ms());
                 self.put(held.id, if forgets { Change::Remove } else { change });
-                Said::StillHeld(kept)
+                Said::StillHeld(still_held)
             }
             Call::Tidy => Said::Removed(self.tidy()),
         }
@@ -262,7 +262,7 @@ impl Inner {
         if let Some(RequestEntry { state, .. }) = before.as_mut().filter(|_| replaces) {
             *state = RequestState::Reserved { lease_until_ms: i64::MAX, run: [0; 16] };
         }
-        let (kept, mut change) = entry::complete(before.as_ref(), held, answer, retention, self.now_ms());
+        let (still_held, mut change) = entry::complete(before.as_ref(), held, answer, retention, self.now_ms());
         if let Change::Put(entry) = &mut change
             && self.makes(Mistake::NeverForgotten)
         {
@@ -271,7 +271,7 @@ impl Inner {
         if !self.makes(Mistake::AnswerLost) {
             self.put(held.id, change);
         }
-        kept
+        still_held
     }
 
     fn tidy(&self) -> usize {
@@ -298,15 +298,15 @@ impl Store for Simulated {
     }
 
     fn extend(&self, held: Reservation, lease: Duration) -> Reply<'_, StillHeld> {
-        Box::pin(self.kept(Call::Extend(held, lease)))
+        Box::pin(self.still_held(Call::Extend(held, lease)))
     }
 
     fn complete<'a>(&'a self, held: Reservation, answer: &'a Answer, retention: Duration) -> Reply<'a, StillHeld> {
-        Box::pin(self.kept(Call::Complete(held, answer.clone(), retention)))
+        Box::pin(self.still_held(Call::Complete(held, answer.clone(), retention)))
     }
 
     fn release(&self, held: Reservation) -> Reply<'_, StillHeld> {
-        Box::pin(self.kept(Call::Release(held)))
+        Box::pin(self.still_held(Call::Release(held)))
     }
 
     fn tidy(&self) -> Reply<'_, usize> {

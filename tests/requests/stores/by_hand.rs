@@ -11,8 +11,8 @@ impl<T: Store + Settle> Both for T {}
 /// The request as it is listed.
 async fn see(store: &impl Both, id: Id) -> Option<ListedRequest> {
     let id_prefix: String = id.0.iter().map(|byte| format!("{byte:02x}")).collect();
-    let listed = async |answered| {
-        let filter = ListFilter { id_prefix: id_prefix.clone(), includes_answered: answered, max: 10 };
+    let listed = async |includes_answered| {
+        let filter = ListFilter { id_prefix: id_prefix.clone(), includes_answered, max: 10 };
         let requests = store.list(&filter).await.expect("the store is there");
         assert!(requests.len() <= 1, "{requests:?}");
         requests.first().copied()

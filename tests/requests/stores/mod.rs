@@ -166,6 +166,6 @@ pub fn answered(found: Found) -> Answer {
     }
 }
 
-/// What a store says to a holder who is none.
+/// A store's reply to a caller that does not hold the request, or no longer does.
 pub const FENCED: Result<StillHeld, ratchet::http::request::Error> = Ok(StillHeld::Fenced);
 pub const KEPT: Result<StillHeld, ratchet::http::request::Error> = Ok(StillHeld::Yes);

@@ -118,7 +118,7 @@ impl SimulatedDisk {
         Memory::with_disk(Arc::new(self.clone()))
     }
 
-    /// Names the folders of its stores.
+    /// The slot that names the folders of its stores.
     pub fn state_slot(&self) -> StateSlot {
         StateSlot::unlocked("/simulated".into())
     }

@@ -57,7 +57,7 @@ pub struct Troubles {
     pub dawdling: u64,
     /// It has a time-out of its own for a step, and drops the step's future then, wherever that is.
     pub impatient: u64,
-    /// Whether it declines what was done before, where it knows that by no key.
+    /// Whether it declines what was done before, if the request has no key.
     pub knows_again: bool,
     /// Whether it remembers nothing under a key when it fails after it has acted, and declines what was done before.
     pub forgets: bool,
@@ -221,11 +221,23 @@ impl Server {
 
     /// Starts with these troubles.
     pub fn begin(&mut self, troubles: Troubles) {
-        let Troubles { link, busy, throttled, failing, broken, slow, panicking, dawdling, impatient, .. } = troubles;
+        let Troubles {
+            link,
+            busy,
+            throttled,
+            failing,
+            broken,
+            slow,
+            panicking,
+            dawdling,
+            impatient,
+            knows_again,
+            forgets,
+        } = troubles;
         let Wire { request_lost, response_lost, late, slow: slow_link, silenced } = link;
         let of_link = request_lost + response_lost + late + slow_link + silenced;
         let of_itself = busy + throttled + failing + broken + slow + panicking + dawdling + impatient;
-        self.is_reliable = of_link + of_itself == 0 && !troubles.knows_again;
+        self.is_reliable = of_link + of_itself == 0 && !knows_again && !forgets;
         self.troubles = troubles;
     }
 
@@ -236,7 +248,7 @@ impl Server {
 
     /// Nothing goes wrong any more.
     pub fn calm_down(&mut self) {
-        // What it has forgotten under keys, it still knows by itself.
+        // It has forgotten keys, so it goes on declining what was done before.
         self.troubles = Troubles { forgets: self.troubles.forgets, ..Troubles::default() };
         self.down_until = 0;
     }

@@ -213,8 +213,8 @@ impl Reading {
         let Self { judge, fetched, fetcher, cluster, .. } = self;
         let mut records = (0..fetched.len()).filter_map(|index| Some((index, fetched.record(index)?))).peekable();
         let heed = |judge: &mut Judge, (index, record): (usize, RawRecord<'_>)| {
-            let source = fetched.partition_index(index).unwrap_or(usize::MAX);
-            let partition = fetched.partitions().get(source).ok_or("a record without a partition")?;
+            let partition_index = fetched.partition_index(index).unwrap_or(usize::MAX);
+            let partition = fetched.partitions().get(partition_index).ok_or("a record without a partition")?;
             judge.heed(partition, &record, fetched.leader_epoch(index).unwrap_or(-1))
         };
         for passed in fetched.passed() {

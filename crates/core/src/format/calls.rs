@@ -9,7 +9,7 @@
 //! | position record, calls | bytes |
 //! |---|---|
 //! | beyond | list of: from zigzag, to zigzag |
-//! | called | list of: to zigzag, since zigzag |
+//! | grants | list of: to zigzag, since zigzag |
 //! | control | optional: topic id 16 bytes, next zigzag |
 //!
 //! Where there is nothing to say about calls, the record is written in format 1, byte for byte as ever. The ranges of

@@ -75,7 +75,7 @@ const FLAGS: u8 = FLAG_MAY_HAVE_ACTED | FLAG_WAS_SENT;
 pub struct Remembered<'a> {
     /// What was settled last.
     pub settled: Option<Settled<'a>>,
-    /// What is reserved, and may have been sent.
+    /// The call that is under way.
     pub reservation: Option<Reservation<'a>>,
 }
 
@@ -123,7 +123,7 @@ pub struct Place {
     pub offset: i64,
 }
 
-/// What is under way.
+/// A call that is reserved, and may have been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reservation<'a> {
     /// What records of this identity are judged against once it is done.
@@ -140,7 +140,7 @@ pub struct Reservation<'a> {
     pub was_sent: bool,
     /// The fingerprint of its request; `None` if it has none.
     pub fingerprint: Option<[u8; FINGERPRINT_BYTES]>,
-    /// The steps of a handler that are done.
+    /// The steps of a handler so far.
     pub journal: Journal<'a>,
 }
 

@@ -29,7 +29,7 @@ pub fn current(entry: Option<&RequestEntry>, now_ms: i64) -> Option<&RequestEntr
     entry.filter(|entry| entry.remembered_until_ms > now_ms)
 }
 
-/// The moment after so long.
+/// The moment `length` after `now_ms`.
 pub fn after(now_ms: i64, length: Duration) -> i64 {
     now_ms.saturating_add(i64::try_from(length.as_millis()).unwrap_or(i64::MAX))
 }

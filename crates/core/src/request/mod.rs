@@ -56,7 +56,7 @@ pub struct Fingerprint(pub [u8; 32]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub [u8; 16]);
 
-/// A reservation that one has, or believes to have.
+/// Names a reservation. Its holder may have lost it to another holder without knowing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reservation {
     /// The request.
@@ -108,12 +108,12 @@ pub enum Found {
     DifferentRequest,
 }
 
-/// What a store says to the holder of a reservation.
+/// Whether the caller still holds its reservation, as a store says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StillHeld {
-    /// It was the reservation's holder, and it is done.
+    /// The caller holds it: the change was made, or was not necessary.
     Yes,
-    /// It is not the reservation's holder any more: nothing was changed.
+    /// The caller does not hold it any more, or wants to release a request that is answered: nothing was changed.
     Fenced,
 }
 

@@ -30,7 +30,7 @@ pub struct Text {
     origin: Option<Arc<Origin>>,
 }
 
-/// Texts that say the same are equal, wherever they come from.
+/// Texts are equal if they say the same, and both are secret or neither is, wherever they come from.
 impl PartialEq for Text {
     fn eq(&self, other: &Self) -> bool {
         (&self.text, self.secret) == (&other.text, other.secret)

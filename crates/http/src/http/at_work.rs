@@ -1,9 +1,9 @@
 //! The work in progress in this process: counted for its bounds and for a graceful stop, and listed by id so that other
 //! requests can wait for it.
 //!
-//! A request is at work from the arrival of its whole body until its response is there. A [`Share`] is the part of a
-//! bound that one request takes. A digest is what is remembered of a response's body that is too large to be remembered
-//! whole: it is known only when the body has been sent.
+//! A request counts as at work from the arrival of its whole body until its response is ready to be sent. A [`Share`]
+//! is the part of a bound that one request takes. A digest (SHA-256) is remembered in place of a response's body that
+//! is a stream, or too large to be remembered whole: it is known only once the body has been sent.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -25,7 +25,7 @@ struct Counts {
     requests: Arc<Shares>,
     /// Bytes of the bodies that are held in memory.
     bodies: Arc<Shares>,
-    /// The number of responses that are remembered, but whose digests are not yet.
+    /// The number of remembered responses whose digests are not remembered yet.
     digests: AtomicUsize,
     /// Notifies when no work is in progress.
     idle: Notify,
@@ -40,7 +40,8 @@ pub(super) struct WorkGuard {
 }
 
 impl AtWork {
-    /// Counts one more request; `None` if there are already `max`, or if its client may not have another one of them.
+    /// Counts one more request; `None` if there are already `max`, or if its client may not have another request at
+    /// work ([`super::shares`]).
     pub fn begin(&self, peer: Option<Peer>, max: usize) -> Option<WorkGuard> {
         let mut share = self.0.requests.empty_share(peer);
         let fits = share.grow(1, Limit { total: max, guaranteed: 1 });
@@ -63,7 +64,7 @@ impl AtWork {
         self.0.requests.used()
     }
 
-    /// What the clients have taken of the bound on requests, and of that on bodies.
+    /// What the clients have taken of the bound on requests, and of the bound on bodies.
     pub fn shares(&self) -> [&Arc<Shares>; 2] {
         [&self.0.requests, &self.0.bodies]
     }
@@ -99,8 +100,8 @@ impl Drop for WorkGuard {
     }
 }
 
-/// The requests at work in this process, each with the notification of its end: repeated requests wait for that instead
-/// of polling the store.
+/// The requests that the layer is carrying out, each with the notification of its end. A repeated request that waits
+/// asks the store again as soon as it is notified, before its next poll is due.
 #[derive(Debug, Default)]
 pub(super) struct AwaitableRequests(Mutex<HashMap<Id, Arc<Notify>>>);
 
@@ -116,7 +117,7 @@ impl AwaitableRequests {
         AwaitableRequest { requests: Arc::clone(self), id, done }
     }
 
-    /// The notification of a request's end; `None` if the request is not at work in this process.
+    /// The notification of a request's end; `None` if the layer is not carrying the request out.
     pub fn end_notify(&self, id: Id) -> Option<Arc<Notify>> {
         self.lock().get(&id).cloned()
     }
@@ -133,7 +134,7 @@ pub(super) struct AwaitableRequest {
 impl Drop for AwaitableRequest {
     fn drop(&mut self) {
         let mut all = self.requests.lock();
-        // A request that has taken this one over, after its lease, has replaced the entry with its own.
+        // A request that took over from this one, after its lease had ended, has replaced the entry with its own.
         if all.get(&self.id).is_some_and(|done| Arc::ptr_eq(done, &self.done)) {
             all.remove(&self.id);
         }

@@ -1,8 +1,9 @@
 //! The id of a request, by which it is found, and its fingerprint, by which another request under its key is noticed.
 //!
-//! The **id** is the SHA-256 of the scope (the service's name), the host if it counts, the caller (the client, told
-//! apart as the settings say), the method, the path and the key: a key belongs to its caller, on one resource of one
+//! The **id** is the SHA-256 of the scope (the service's name), the host if it counts, the caller (the client, as the
+//! settings identify it), the method, the path and the key: a key belongs to its caller, on one resource of one
 //! service. Without a scope and a host, neither is part of the digest.
+//!
 //! The **fingerprint** is the SHA-256 of the method, the path with its query, chosen headers and the body. JSON is
 //! compared by its meaning: whitespace and the order of fields do not matter, and chosen fields are left out. Any other
 //! body is compared byte by byte.
@@ -26,7 +27,7 @@ const FINGERPRINT_PREFIX: &[u8] = b"ratchet request's fingerprint 1";
 /// Computes fingerprints of requests.
 #[derive(Debug)]
 pub(super) struct Fingerprints {
-    /// The headers that are covered.
+    /// The headers that the fingerprints cover.
     headers: Vec<HeaderName>,
     /// The paths of the JSON fields that are left out.
     excluded_fields: Vec<Vec<String>>,

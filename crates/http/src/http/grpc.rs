@@ -4,7 +4,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
-/// The headers in which a gRPC response without a body has its status: a replay without them would be no gRPC response.
+/// The headers in which a gRPC response without a body has its status: without them a replay would not be a gRPC
+/// response.
 pub(super) static HEADERS: [HeaderName; 3] =
     [STATUS, HeaderName::from_static("grpc-message"), HeaderName::from_static("grpc-status-details-bin")];
 

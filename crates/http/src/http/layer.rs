@@ -1,9 +1,10 @@
 //! The tower layer, and the methods that configure it.
 //!
 //! **Terms.** A request under a key is *reserved* before the service is run. The reservation is held under a token, and
-//! lasts for a *lease*, which the holder extends while the service is at work; afterwards another may take over. A
-//! request is *in doubt* if nobody knows whether the service has carried it out. Its *fingerprint* shows whether
-//! another request under the same key is the same request. A *replay* is a remembered response that is sent again.
+//! lasts for a *lease*, which the holder extends while the service is at work; once the lease is over, another holder
+//! may take over. A request is *in doubt* if nobody knows whether the service has carried it out. Its *fingerprint*
+//! shows whether another request under the same key is the same request. A *replay* is a remembered response that is
+//! sent again.
 
 use std::future::Future;
 use std::mem;
@@ -61,9 +62,9 @@ impl Idempotency {
         self
     }
 
-    /// Whether each host that requests name (`Host`) has keys of its own: for several services that are told apart by
-    /// their hosts. `false` by default, so that a client may repeat a request under another of the service's host
-    /// names.
+    /// Whether a key belongs to the host that its request names, in its URI or in `Host`: for several services with
+    /// different host names. `false` by default, so that a client may repeat a request under another of the service's
+    /// host names.
     pub fn by_host(mut self, by_host: bool) -> Self {
         self.settings.by_host = by_host;
         self
@@ -119,7 +120,7 @@ impl Idempotency {
     /// Fields of JSON bodies that are not part of the fingerprint, such as `sent_at` or `meta.attempt`.
     ///
     /// # Errors
-    /// A field is not a path of names separated by dots.
+    /// A field is not a valid path.
     pub fn fingerprint_except<'a>(mut self, fields: impl IntoIterator<Item = &'a str>) -> Result<Self, path::Error> {
         let steps = |field: &str| Path::parse(&format!("value.{field}")).map(|path| path.steps);
         self.settings.fingerprint_except = fields.into_iter().map(steps).collect::<Result<_, _>>()?;
@@ -192,10 +193,11 @@ impl Idempotency {
     /// default. More are refused with 503. A request continues when its client is gone, so a bound on connections does
     /// not bound requests.
     ///
-    /// If a request has a [`Peer`](super::Peer) among its extensions, its client cannot take the whole bound: another
-    /// request of the client is accepted only if the client, with it, has at most as many requests at work as the bound
-    /// then still has free. So one client alone gets half of the bound, and the next client half of the rest. The same
-    /// rule holds for the bytes of [`bodies_bytes_max`](Self::bodies_bytes_max).
+    /// If requests have a [`Peer`](super::Peer) among their extensions, one client leaves room for others: beyond its
+    /// first request, it may begin another one only if it then has no more requests at work than the bound still has
+    /// free. So one client alone gets half of the bound, and the next client half of the rest. The same rule holds for
+    /// the bytes of [`bodies_bytes_max`](Self::bodies_bytes_max), beyond the first
+    /// [`request_bytes_max`](Self::request_bytes_max) of them.
     pub fn at_work_max(mut self, requests: usize) -> Self {
         self.settings.at_work_max = requests;
         self

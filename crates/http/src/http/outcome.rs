@@ -99,7 +99,7 @@ pub struct GivenUp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotRun;
 
-/// Marks a response that the layer, or a proxy, has made itself, neither the service's nor a remembered one: it says
+/// Marks a response that the layer or a proxy has made itself, in place of the service's response or a replay: it says
 /// why a request was not carried out, or why its response is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnResponse;

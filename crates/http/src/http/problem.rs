@@ -25,7 +25,8 @@ pub(super) enum Problem {
     KeyMissing(String),
     /// Its key, in this header, is invalid.
     KeyInvalid(String, key::Error),
-    /// It must say who its caller is, and does not. If a header says that, the field has the header's name.
+    /// It must say who its caller is, and does not. The field names the header for this; `None` if callers are not
+    /// identified by a header.
     CallerMissing(Option<String>),
     /// Its body could not be read.
     BodyUnread,
@@ -198,7 +199,6 @@ impl Problem {
             response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
         }
         response.extensions_mut().insert(self.outcome());
-        // Says that this is the layer's own response.
         response.extensions_mut().insert(OwnResponse);
         response
     }

@@ -1,7 +1,8 @@
 //! Remembered responses, and their replays.
 //!
-//! An [`Answer`] is what the store remembers of a response. A note is a JSON body that stands for one that was not
-//! remembered. A digest (SHA-256) is remembered of a body that is too large to be remembered whole.
+//! An [`Answer`] is what the store remembers of a response. Of a body that is a stream, has trailers, or is too large
+//! to be remembered whole, at most the digest (SHA-256) is remembered; the replay then has a note, in JSON, as its
+//! body.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -114,8 +115,8 @@ pub(super) struct DigestedBody {
     body: Body,
     digest: Sha256,
     length: u64,
-    /// The data for remembering the digest at the end: the response, the reservation, and the count of the work. `None`
-    /// once that has begun, or if the body broke off.
+    /// The data for remembering the digest at the end: the response, the reservation, the layer's shared data, and the
+    /// guard that counts the digest as work. `None` once that has begun, or if the body broke off.
     pending_digest: Option<(Answer, Reservation, Arc<Shared>, WorkGuard)>,
 }
 
@@ -131,8 +132,8 @@ impl DigestedBody {
         let answer = Answer { body: AnswerBody::Digest { length: self.length, sha256 }, ..answer };
         tokio::spawn(async move {
             let _work_guard = work_guard;
-            let kept = shared.in_time(shared.store.complete(held, &answer, shared.settings.retention)).await;
-            if let Err(error) = kept {
+            let completed = shared.in_time(shared.store.complete(held, &answer, shared.settings.retention)).await;
+            if let Err(error) = completed {
                 tracing::warn!(%error, "an answer's digest could not be remembered, only that the answer was given");
             }
         });

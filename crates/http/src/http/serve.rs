@@ -1,8 +1,8 @@
 //! A request's path through the layer, up to the service and after it.
 //!
-//! A guarded request is one with a key, by a method that may change something. Once its body is complete, it is carried
-//! out to its end: a client that disconnects must not interrupt it. If the client is gone, the request becomes a task
-//! of its own.
+//! A guarded request has a key, and a method that may change something. Once its body is complete, it is carried out to
+//! its end: a client that disconnects must not interrupt it. If the client is gone, the request becomes a task of its
+//! own.
 //!
 //! A reservation ([`Reservation`]) lasts for a lease; its holder extends the lease while the service is at work. An
 //! [`Answer`] is what the store remembers of a response, and a replay is that response, sent again. A [`Share`] is the
@@ -331,7 +331,7 @@ impl GuardedRequest {
         NextAction::Respond(Box::new(problem.response()))
     }
 
-    /// Asks the store to reserve the request, and asks again while another holder is at work on it, for as long as
+    /// Asks the store to reserve the request, and asks again while another holder is at work on it, for up to
     /// `settings.wait`. Returns the store's last reply.
     pub async fn reserve_or_wait(&self, held: Reservation) -> Result<Found, Error> {
         let Shared { settings, surroundings, .. } = &*self.shared;

@@ -1,5 +1,5 @@
-//! The layer's settings. Each field is set, and explained, by the method of [`Idempotency`](super::Idempotency) that
-//! has its name.
+//! The layer's settings. Each field is set, and explained, by the method of its name on
+//! [`Idempotency`](super::Idempotency).
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::request::OnInDoubt;
 pub const RETENTION: Duration = Duration::from_secs(24 * 3_600);
 /// How long the holder of a reservation may be silent before another may take over, by default.
 pub const LEASE: Duration = Duration::from_secs(30);
-/// How long a request stays reserved after nobody waits for its service any more, by default.
+/// How long a request stays reserved after the call to its service was abandoned, by default.
 pub const GRACE: Duration = Duration::from_secs(60);
 /// The largest body of a request, and of a response that is remembered, by default.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
@@ -142,7 +142,7 @@ impl fmt::Debug for Settings {
 }
 
 impl Settings {
-    /// Whether a request by this method may change something; any other one passes through, even with a key.
+    /// Whether a request by this method may change something; other requests pass through, even with a key.
     pub fn guards(&self, method: &Method) -> bool {
         !method.is_safe() && *method != Method::CONNECT
     }

@@ -1,9 +1,9 @@
-//! Bounds that all clients share, of which no single client can take everything.
+//! Bounds that all clients share, so that one client leaves room for others.
 //!
-//! A client may take another part of a bound only if, with that part, it has no more than is still free, or no more
-//! than [`Limit::guaranteed`]. So the first client gets half of the bound, the next one half of the rest, and so on:
-//! there is always room for another client. Clients are told apart by their addresses, which they cannot invent.
-//! Requests without an address have no shares: only their total is bounded.
+//! A client may take another part of a bound only if it then has no more than is still free, or no more than
+//! [`Limit::guaranteed`]. So the first client gets half of the bound, the next one half of the rest, and so on. A
+//! client is identified by its address, which it cannot forge. Requests without an address count only towards the
+//! total.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-/// The client of a request, to be put among the request's extensions. One client then cannot take the whole bound on
-/// [requests](super::Idempotency::at_work_max) and their [bodies](super::Idempotency::bodies_bytes_max).
+/// The client of a request, to be put among the request's extensions. One client then leaves room for others within the
+/// bounds on [requests](super::Idempotency::at_work_max) and their [bodies](super::Idempotency::bodies_bytes_max).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Peer(IpAddr);
 
@@ -51,9 +51,9 @@ pub struct Limit {
 /// Why a share cannot grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// The whole bound is taken.
+    /// The bound has no room for this amount.
     All,
-    /// With this, the client would have more than is still free.
+    /// The client would then have more than is still free, and more than [`Limit::guaranteed`].
     Share,
 }
 
@@ -196,7 +196,7 @@ mod tests {
         Some(Peer::new(IpAddr::from([192, 0, 2, last])))
     }
 
-    /// Takes shares of one for this client until it is refused.
+    /// Takes shares of the amount 1 for this client until one is refused.
     fn take_all(shares: &Arc<Shares>, peer: Option<Peer>, total: usize) -> Vec<Share> {
         std::iter::from_fn(|| shares.take_one(peer, Limit { total, guaranteed: 1 }).ok()).collect()
     }

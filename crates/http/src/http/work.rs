@@ -34,7 +34,7 @@ use crate::request::{Answer, AnswerBody, Error, Found, Id, OnInDoubt, Reply, Res
 
 /// The lease is extended every `lease / EXTENSIONS_PER_LEASE`.
 const EXTENSIONS_PER_LEASE: u32 = 3;
-/// The first pause before a failed change of a reservation is retried; each further one is twice as long.
+/// The first pause before a failed change of a reservation is retried; each further pause is twice as long.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// The longest such pause.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -112,7 +112,7 @@ impl GuardedRequest {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        // Until this is dropped, repetitions of the request wait for it.
+        // Until this is dropped, repetitions of the request can wait for it.
         let awaitable_request = self.shared.awaitable_requests.begin(self.id);
         let is_extending = AtomicBool::new(false);
         let mut extending = pin!(self.extend_lease(held, &is_extending));
@@ -201,7 +201,7 @@ impl GuardedRequest {
         }
     }
 
-    /// Before the response is sent, remembers that the request has one; once the body was sent, also the body's digest.
+    /// Remembers, before the response is sent, that the request was answered; once the body has been sent, its digest.
     async fn remember_large(&self, held: Reservation, parts: Parts, read: BodySoFar, rest: Body) -> Response<Body> {
         // Counts as cut off until the digest is remembered.
         let answer = self.shared.remembered_answer(&parts, AnswerBody::CutOff);
@@ -232,9 +232,9 @@ impl GuardedRequest {
         self.shared.retry(|| store.complete(held, answer, settings.retention)).await
     }
 
-    /// Answers after another holder has taken the request over. The response that the other holder remembers is the one
-    /// that counts: this client gets that response as well, if it is there within the wait. If the other holder is gone
-    /// without a response, this holder's response is remembered.
+    /// Answers after another holder has taken the request over. The other holder's response counts: this client gets it
+    /// as well, if it is there within `settings.wait`. If the other holder is gone without a response, this holder's
+    /// response is remembered, or, with [`OnInDoubt::Refuse`], the request is in doubt.
     async fn answer_fenced(&self, answer: &Answer, response: Response<Body>) -> Response<Body> {
         let held = Reservation { id: self.id, token: self.shared.surroundings.token() };
         match self.reserve_or_wait(held).await {

@@ -22,7 +22,7 @@ const LATE: Duration = Duration::from_secs(3);
 /// The most bytes of responses that may wait for a sync.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// The sender for a change's outcome; its caller waits at the other end.
+/// The sender for an operation's outcome; its caller waits at the other end.
 pub(super) type ReplyTo = oneshot::Sender<Result<Outcome, Error>>;
 
 /// The requests that are not synced yet, and the callers that wait for a sync.
@@ -34,7 +34,7 @@ pub(super) struct Syncs {
     under_way: SyncBatch,
     /// Whether a thread is syncing; it continues until nothing is left to sync.
     is_syncing: bool,
-    /// Requests that were written, but whose sync failed since the disk is full: nobody gets their outcomes until the
+    /// Requests that were written, but whose sync failed because the disk is full: nobody gets their outcomes until the
     /// database is reopened.
     lost: HashSet<Id>,
 }
@@ -66,8 +66,8 @@ struct SyncBatch {
 }
 
 impl SyncBatch {
-    /// Adds a caller that waits. If too many callers wait already, returns it with an error: a disk that hangs must not
-    /// fill the memory. Callers that have given up do not count.
+    /// Adds a caller that waits. If too many callers wait already, or for too many bytes, returns the caller with an
+    /// error: a disk that hangs must not fill the memory. Callers that have given up do not count.
     fn add_waiting(&mut self, reply_to: ReplyTo, outcome: Outcome) -> Option<(ReplyTo, Error)> {
         let bytes = answer_bytes(&outcome);
         let is_full =
@@ -109,8 +109,8 @@ impl Syncs {
         self.next.ids.contains(&id) || self.under_way.ids.contains(&id) || self.lost.contains(&id)
     }
 
-    /// Keeps an outcome for its caller until the caller may get it; then returns `None`. Otherwise returns the caller,
-    /// with the outcome or an error that it gets at once.
+    /// Keeps an outcome until its caller may get it, and returns `None`; or returns the caller, with the outcome or the
+    /// error that it gets at once.
     pub fn defer(
         &mut self,
         timing: ReplyTiming,

@@ -23,7 +23,7 @@ use crate::format::request::{RequestEntry, RequestState};
 use crate::request::entry::{self, Change};
 use crate::request::{Error, Found, Id, OnInDoubt, Reservation, StillHeld, Wanted};
 
-/// The pause before a database that failed is reopened, and between attempts to reopen one whose disk was full.
+/// The pause before each attempt to reopen a database that failed, or whose disk was full.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 /// The disk counts as fast while each of the last [`FAST_WRITES_MIN`] writes took less than this. Only then does
 /// [`Writer::reserve_at_once`] reserve anything.
@@ -76,9 +76,9 @@ pub(super) struct Writer {
     reserved: AHashMap<Id, RequestEntry>,
 }
 
-/// The outcome of a batch of changes.
+/// The outcome of a batch of operations.
 pub(super) struct BatchOutcome {
-    /// The outcome of each change, and when its caller gets it.
+    /// The outcome of each operation, and when its caller gets it.
     pub outcomes: Vec<(Result<Outcome, Error>, ReplyTiming)>,
     /// The requests whose outcomes nobody may get before a sync.
     pub to_sync: Vec<Id>,
@@ -134,8 +134,8 @@ impl Writer {
             if !writes.is_empty() {
                 match self.write(&database, (writes, entries), Writing::MayWait) {
                     Ok(_) => {}
-                    // Nothing was written, and the database is only read from now on. The batch is built again: this
-                    // time, only the operations that write nothing succeed.
+                    // The batch has no effect on the open database, which is only read from now on. The batch is built
+                    // again: this time, only the operations that write nothing succeed.
                     Err(Error::Full(_)) => continue,
                     Err(error) => return Err(error),
                 }
@@ -150,7 +150,7 @@ impl Writer {
 
     /// Reserves a request if that takes hardly any time: the disk counts as fast, nothing has to be read from it, and
     /// what is written need not be synced. Otherwise changes nothing and returns `None`. `is_unsynced` says whether a
-    /// request's response is not synced yet.
+    /// request was written and is not synced yet.
     ///
     /// # Errors
     /// As for [`Self::carry_out`].
@@ -391,11 +391,11 @@ struct OpenBatch<'a> {
     reserved: &'a AHashMap<Id, RequestEntry>,
     run: [u8; 16],
     now_ms: i64,
-    /// The error for changes that would write, if the disk is full.
+    /// The error for operations that would write, if the disk is full.
     disk_full: Option<&'a Error>,
     /// The error for new requests, if the bound is reached.
     refusal: Option<Error>,
-    /// The entries that the batch writes, or `None` for those that it removes: later changes of the same batch see
+    /// The entries that the batch writes, or `None` for those that it removes: later operations of the same batch see
     /// them.
     entries: AHashMap<Id, Option<RequestEntry>>,
     writes: WriteBatch,
@@ -464,9 +464,9 @@ impl OpenBatch<'_> {
         rule: impl FnOnce(Option<&RequestEntry>, i64) -> (StillHeld, Change),
     ) -> Result<Outcome, Error> {
         let before = self.entry(held.id)?;
-        let (kept, change) = rule(before.as_ref(), self.now_ms);
+        let (still_held, change) = rule(before.as_ref(), self.now_ms);
         self.write(held.id, before, change)?;
-        Ok(Outcome::StillHeld(kept))
+        Ok(Outcome::StillHeld(still_held))
     }
 
     /// Adds a change of an entry to the batch; `before` is the entry until now.
@@ -485,7 +485,7 @@ impl OpenBatch<'_> {
             removal(&after).iter().for_each(|ms| self.writes.put(expiry_key(*ms, id), []));
         }
         if let Some(before) = before.filter(|before| !self.is_removal_rounded(before)) {
-            // An earlier version of this program wrote the removal time without rounding it.
+            // An earlier version of ratchet wrote the removal time without rounding it.
             self.writes.delete(expiry_key(before.remembered_until_ms, id));
         }
         match &after {

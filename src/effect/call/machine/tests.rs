@@ -102,7 +102,7 @@ fn outcomes_of_attempts_decide_the_outcome_of_the_call() {
     };
     let naming_key = AttemptOutcome::Status(Status { names_key: true, ..Status::of(422) });
     let replayed = AttemptOutcome::Status(Status { is_replayed: true, ..Status::of(500) });
-    let kept_as_given_up = RememberedOutcome::GivenUp { first_attempt_at_ms: BEGUN.wall_ms };
+    let given_up = RememberedOutcome::GivenUp { first_attempt_at_ms: BEGUN.wall_ms };
     let cases: Vec<(&str, Policy, Vec<AttemptOutcome>, Outcome, RememberedOutcome)> = vec![
         ("done", keyed(), vec![status(201)], Done, RememberedOutcome::Done),
         ("done at the second attempt", keyed(), vec![status(500), status(200)], Done, RememberedOutcome::Done),
@@ -159,9 +159,9 @@ fn outcomes_of_attempts_decide_the_outcome_of_the_call() {
         ),
         ("never sent", keyed(), vec![NotSent; 3], Unavailable, RememberedOutcome::AsBefore),
         ("never accepted", keyless(), vec![status(429); 3], Unavailable, RememberedOutcome::AsBefore),
-        ("exhausted, may have acted", keyed(), vec![Lost; 3], Unavailable, kept_as_given_up),
-        ("exhausted, may have acted once", keyed(), vec![NotSent, status(500), NotSent], Unavailable, kept_as_given_up),
-        ("exhausted without a key", retrying(keyless()), vec![Lost; 3], Unavailable, kept_as_given_up),
+        ("exhausted, may have acted", keyed(), vec![Lost; 3], Unavailable, given_up),
+        ("exhausted, may have acted once", keyed(), vec![NotSent, status(500), NotSent], Unavailable, given_up),
+        ("exhausted without a key", retrying(keyless()), vec![Lost; 3], Unavailable, given_up),
         ("made again without a key", retrying(keyless()), vec![Lost, status(200)], Done, RememberedOutcome::Done),
         (
             "a rejection in doubt made again",
@@ -199,20 +199,20 @@ fn outcomes_of_attempts_decide_the_outcome_of_the_call() {
             RememberedOutcome::Failed,
         ),
     ];
-    for (case, policy, attempts, outcome, kept) in cases {
+    for (case, policy, attempts, outcome, remembered) in cases {
         let (action, call) = after_attempts(policy, &attempts);
         assert_eq!(action, Action::Settle(outcome), "{case}");
         assert_eq!(call.stage(), Stage::Decided(outcome), "{case}");
-        assert_eq!(call.remembered_outcome(outcome), kept, "{case}");
+        assert_eq!(call.remembered_outcome(outcome), remembered, "{case}");
     }
 }
 
 #[test]
 fn new_call_waits_for_its_permit() {
     use Action::{SendAt, Settle, Write};
-    use Permit::{Grant as Granted, Reservation};
+    use Permit::{Grant, Reservation};
     let grant = |seconds: i64, is_from_former_owner| {
-        Some(Grant { since_ms: BEGUN.wall_ms - seconds * 1_000, is_from_former_owner })
+        Some(CoveringGrant { since_ms: BEGUN.wall_ms - seconds * 1_000, is_from_former_owner })
     };
     let at_once = SendAt(BEGUN.monotonic);
     let keyless_auto = Policy { reserve: Reserve::Auto, ..keyless() };
@@ -221,7 +221,7 @@ fn new_call_waits_for_its_permit() {
         ("always reserved", keyed(), None, Write(Reservation), None),
         ("always, though granted", keyed(), grant(0, false), Write(Reservation), None),
         ("without a key", keyless_auto, grant(0, false), Write(Reservation), None),
-        ("not granted yet", auto(), None, Write(Granted), None),
+        ("not granted yet", auto(), None, Write(Grant), None),
         ("granted", auto(), grant(0, false), at_once, since(0)),
         ("granted for half of the window", auto(), grant(49, false), at_once, since(49)),
         ("granted for too long", auto(), grant(50, false), Write(Reservation), None),
@@ -470,7 +470,8 @@ fn window_is_checked_before_each_attempt() {
     assert_eq!(driven.call.attempts(), 0);
     // An attempt may have acted.
     for policy in [keyed(), auto()] {
-        let (call, _) = begin(&policy, Some(Grant { since_ms: BEGUN.wall_ms, is_from_former_owner: false }), BEGUN);
+        let (call, _) =
+            begin(&policy, Some(CoveringGrant { since_ms: BEGUN.wall_ms, is_from_former_owner: false }), BEGUN);
         let call = if policy.reserve == Reserve::Auto { call } else { Driven::reserved(policy.clone()).call };
         let mut driven = Driven { policy, call, now: BEGUN };
         driven.attempt(AttemptOutcome::Lost, false);
@@ -532,7 +533,8 @@ fn only_calls_that_cannot_have_acted_are_released() {
         driven.call
     };
     assert!(sent.may_have_acted() && !withdrawn.may_have_acted());
-    let (granted, _) = begin(&auto(), Some(Grant { since_ms: BEGUN.wall_ms, is_from_former_owner: false }), BEGUN);
+    let (granted, _) =
+        begin(&auto(), Some(CoveringGrant { since_ms: BEGUN.wall_ms, is_from_former_owner: false }), BEGUN);
     let cases = [
         ("reserved", Driven::reserved(keyed()).call, true),
         ("reserved without a key", Driven::reserved(keyless()).call, true),

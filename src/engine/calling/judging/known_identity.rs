@@ -1,8 +1,9 @@
 //! Judges one record of a window by the stored state of its identity.
 //!
-//! [`Remembered`], the state of an identity, has two parts. The **settlement** is the outcome of the last settled
-//! record, with the **entry** that the rules compare. The **reservation** ([`Reservation`]) belongs to a record whose
-//! call may have been sent, and is not settled; it has an entry as well.
+//! [`Remembered`], the state of an identity, has two parts, one of which may be missing. The **settlement**
+//! ([`Settled`]) is the outcome of the last settled record. The **reservation** ([`Reservation`]) belongs to an
+//! unsettled record whose call may have been sent. Each part contains an **entry** ([`EntryRef`]), which the rules
+//! compare with the record.
 //!
 //! `read_index` is a record's index among the records that the judge has read in this round. `kept` is the state that a
 //! record leaves behind once it is settled.
@@ -14,7 +15,7 @@ use super::stages::{
 use super::{JudgingBuffers, JudgingContext};
 use crate::cluster::Cluster;
 use crate::dedup::{self, Action, Decision, Evaluation, Kept, Reason, Verdict};
-use crate::effect::call::{self, Comparison, Fingerprint, FoundCall, Grant};
+use crate::effect::call::{self, Comparison, CoveringGrant, Fingerprint, FoundCall};
 use crate::engine::calling::window::{Slot, SlotStage, TimestampCheck};
 use crate::engine::failure::{Failure, Unprocessable};
 use crate::engine::resume::Refusal;
@@ -42,7 +43,7 @@ pub(super) fn judge_slot<C: Cluster>(
     buffers: &mut JudgingBuffers,
     (id, work): (TaskId, &Work<'_, C>),
     (read_index, slot): (usize, &Slot),
-    grants: &impl Fn(i64) -> Option<Grant>,
+    grants: &impl Fn(i64) -> Option<CoveringGrant>,
 ) -> Result<SlotStage, Failure> {
     let record = slot.record.record();
     let context = judging.context;
@@ -97,7 +98,7 @@ fn judged_stage(
     (read_index, record): (usize, &Record<'_>),
     (known_state, settled): (KnownState<'_>, Option<Settled<'_>>),
     (evaluation, kept): (Evaluation, Kept),
-    grant: Option<Grant>,
+    grant: Option<CoveringGrant>,
 ) -> SlotStage {
     let decision = evaluation.decision;
     match known_state {

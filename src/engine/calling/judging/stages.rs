@@ -1,11 +1,11 @@
 //! Creates the stages of judged records: a record's [`SlotStage`] says what happens to it next.
 //!
-//! An unfinished call of an earlier owner or record goes by three types. As stored, it is a **reservation**
-//! ([`Reservation`]). A [`FormerCall`] is made of a reservation, or of a settlement whose call was given up. Its
-//! [`FoundCall`] is what the call's state machine needs to know about earlier attempts.
+//! An unfinished call of an earlier owner or record is stored as a **reservation** ([`Reservation`]), or as a
+//! settlement whose call was given up. Both are read into a [`FormerCall`]; its [`FoundCall`] contains what the call's
+//! state machine needs to know about earlier attempts.
 //!
 //! `read_index` is a record's index among the records that the judge has read in this round. `kept` is the state that a
-//! record leaves behind once it is settled. `sabotage::is_on` switches on a deliberate fault, in tests only.
+//! record leaves behind once it is settled. `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use std::sync::Arc;
 
@@ -67,8 +67,8 @@ pub(super) fn no_call_stage(
 }
 
 /// The encoded state of an identity after a record without a call: `entry` replaces the settled entry in the state
-/// `former`. What `former` says about calls, settled or reserved, is preserved. (`entry` is an entry of format 1, which
-/// says nothing about calls; states in which calls occur are of format 2.)
+/// `former`. What `former` says about calls, settled or reserved, is preserved. (`entry` is of format 1, which says
+/// nothing about calls; a state that says something about calls is of format 2.)
 ///
 /// # Panics
 /// `former` or `entry` cannot be decoded.
@@ -138,7 +138,7 @@ pub(super) fn resumed_stage(
     let may_have_acted = match payload {
         Payload::Http(_) => true,
         // Without keys, a mark in the handler's journal announces each step before the step begins. The journal is open
-        // if its last mark has no outcome. Otherwise no step can have acted except those with an outcome.
+        // if it ends with a mark: that step may have acted. Otherwise only steps with recorded outcomes have acted.
         Payload::Handler(_) if judging.terms.policy.key.is_none() => {
             is_open(former_call.journal) && !sabotage::is_on(Sabotage::MarkUnread)
         }

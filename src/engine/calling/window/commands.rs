@@ -23,7 +23,7 @@ impl Window {
         }
     }
 
-    /// Makes the records of this identity unjudged again if the task would stop at them.
+    /// Has those records of this identity judged again before which the task would stop.
     pub fn judge_again(&mut self, identity: &[u8]) {
         for slot in &mut self.slots {
             if slot.key.as_deref() == Some(identity) && matches!(slot.stage, SlotStage::MustStopTask(_)) {

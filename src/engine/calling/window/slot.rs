@@ -1,8 +1,8 @@
 //! A slot of the window: a record and the stage of its processing.
 //!
 //! A record is **settled** once a transaction has committed its outcome. A **reservation**, stored with a record's
-//! identity, says that the record's call may have been sent; it holds the **journal**, the committed outcomes of a
-//! handler's steps.
+//! identity, says that the record's call may have been sent, and holds a handler's **journal**: the committed outcomes
+//! of its steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ impl OwnedRecord {
     }
 }
 
-/// Stream time and horizon: the highest timestamp so far, and the time before which identities are forgotten.
+/// Stream time and horizon: the highest timestamp so far, and the time before which identities may be forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     pub(super) stream_time: i64,
@@ -104,11 +104,11 @@ pub struct Slot {
     pub timestamp_check: TimestampCheck,
     /// The stage of its processing.
     pub stage: SlotStage,
-    /// Its part in Kafka's refusal of a transaction with settlements.
+    /// Its part in Kafka's refusal of a transaction.
     pub refusal: RefusalState,
 }
 
-/// A record's part in Kafka's refusal of a transaction with settlements, which does not name the refused record.
+/// A record's part in Kafka's refusal of a transaction: the refusal does not name the refused record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RefusalState {
     /// Its settlement is not suspected.
@@ -236,8 +236,8 @@ impl Slot {
         matches!(self.stage, SlotStage::Settled) || self.is_written()
     }
 
-    /// Whether the settled prefix, the window's settled records before the first unsettled one, may include it: this
-    /// requires that the stream time after it is known.
+    /// Whether the settled prefix (the settled records before the first unsettled one) may include it: this requires
+    /// that the stream time after it is known.
     pub(super) fn can_join_prefix(&self) -> bool {
         self.is_settled_after_commit() && self.timestamp_check != TimestampCheck::SeemsFuture
     }

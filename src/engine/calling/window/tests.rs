@@ -216,12 +216,12 @@ fn settled_record_that_may_be_from_the_future_waits_for_the_cluster_too() {
     const LATER: i64 = 10_000_000;
     // The former owner's clock was correct, and it believed the record at offset 1. This owner's clock is behind.
     let mut window = Window::new(&position(0, &[(1, 2)]));
-    let push = |window: &mut Window, (offset, timestamp): (i64, i64), wall_ms: i64, is_certain: bool| {
+    let push = |window: &mut Window, (offset, timestamp): (i64, i64), wall_ms: i64, is_certainly_future: bool| {
         let key: Option<&[u8]> = None;
         let (topic, partition, timestamp) = ("orders", 0, Some(timestamp));
         let record = Record { topic, partition, offset, timestamp, key, value: None, headers: Headers::default() };
         let (topic, rules) = (Arc::from("orders"), rules());
-        window.push_record((&record, &topic), (&rules, &Progress::default(), wall_ms), || None, || is_certain);
+        window.push_record((&record, &topic), (&rules, &Progress::default(), wall_ms), || None, || is_certainly_future);
     };
     [(0, 100), (1, LATER), (2, 110)].into_iter().for_each(|record| push(&mut window, record, 100, false));
     settle(&mut window, &[0]);

@@ -4,7 +4,7 @@
 //! have been sent. It holds the **journal** of a handler: the outcomes of its steps. Where the provider honours no
 //! keys, a **mark** at the end of the journal announces a step before it begins.
 //!
-//! `sabotage::is_on` switches on a deliberate fault, in tests only.
+//! `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         Ok(())
     }
 
-    /// Writes a reservation for a call in doubt before whose record the task stops, unless there is one. The call was
-    /// sent under a grant, and without a reservation an operator's command would find nothing to settle.
+    /// Writes a reservation for a call in doubt before whose record the task stops, unless its identity has one. A call
+    /// that was sent under a grant has none, so an operator's command would find nothing to settle.
     pub(super) fn reserve_in_doubt(
         &mut self,
         record: &Record<'_>,
@@ -102,8 +102,8 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
         Ok(first_attempt_at_ms)
     }
 
-    /// Reports a handler's work that stays unfinished: some of its steps are done, but a newer `record` replaces that
-    /// of the `other` reservation. Other calls are not reported.
+    /// Reports that a handler's work stays unfinished: steps are recorded in the `other` reservation, but a newer
+    /// `record` replaces that reservation's record. Reports nothing if no steps are recorded.
     pub(super) fn report_overtaken(&mut self, record: &Record<'_>, other: &Reservation<'_>) {
         if !other.journal.is_empty() {
             self.outlet.added.settled.in_doubt += 1;
@@ -113,8 +113,8 @@ impl<C: Cluster> SlotWriter<'_, '_, C> {
     }
 
     /// Leaves a handler's reservation to the next owner, without the mark of a step that has not begun, and with the
-    /// note that no attempt was sent for a further step. Returns `false`, and writes nothing, if the
-    /// journal contains no step to leave.
+    /// note that no attempt at a further step was sent. Returns `false`, and writes nothing, if the journal then
+    /// contains no step.
     pub(super) fn leave_reservation(
         &mut self,
         record: &Record<'_>,

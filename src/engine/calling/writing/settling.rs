@@ -1,8 +1,8 @@
 //! Writes settlements: stores the outcomes of calls, and sends their results or dead letters.
 //!
-//! A **settlement** of an identity ends its **reservation**, which says that a call may have been sent, and which holds
-//! the **journal** of a handler: the outcomes of its steps. `kept` is the state that a record leaves behind.
-//! `sabotage::is_on` switches on a deliberate fault, in tests only.
+//! The **settlement** of a call replaces its **reservation**, which says that the call may have been sent, and which
+//! holds a handler's **journal**: the outcomes of its steps. `kept` is the state that a record leaves behind.
+//! `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use super::SlotWriter;
 use crate::cluster::Cluster;

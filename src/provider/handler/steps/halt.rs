@@ -1,7 +1,7 @@
 //! The reasons why no further step begins in an attempt, and how they end the attempt.
 //!
-//! The outcomes of a handler's steps are recorded in a journal, and a new attempt has to repeat the recorded steps.
-//! `sabotage::is_on` is true in simulations only: it switches on a deliberate fault.
+//! The outcomes of a handler's steps are recorded in a journal; a new attempt has to reach the same steps again, in the
+//! same order. `sabotage::is_on` says whether a test has switched on a deliberate fault.
 
 use super::super::StepError;
 use super::super::error::Kind;
@@ -49,8 +49,8 @@ impl Steps {
         self.halt(Halt::Failed(error))
     }
 
-    /// The reason why no further step begins; `None` if a step may begin. A step that was dropped before its end is
-    /// such a reason, which is found here.
+    /// The reason why no further step begins; `None` if a step may begin. Detects, too, that the current step's future
+    /// was dropped before its end.
     pub(super) fn reason_to_halt(&mut self) -> Option<Halt> {
         if let (None, Some(name)) = (&self.halt, &self.current_step) {
             let message =
@@ -60,7 +60,7 @@ impl Steps {
         self.halt.clone()
     }
 
-    /// Prevents further steps, for this reason unless there is one already. Returns the error for the function.
+    /// Prevents further steps. If there is a reason already, that reason remains. Returns the error for the function.
     pub(super) fn halt(&mut self, halt: Halt) -> StepError {
         let error = halt.error();
         self.halt.get_or_insert(halt);

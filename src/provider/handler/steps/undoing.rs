@@ -1,9 +1,9 @@
 //! Compensations, which undo a function's work: they are registered as the work is done, and run in reverse order once
 //! the record is rejected, each as a step of its own.
 //!
-//! Each attempt runs the function again. `replay` is the function's position in its journal: the steps that earlier
-//! attempts have recorded. A [`Halt`] says why no further step begins. A [`Sabotage`] is a deliberate fault, which only
-//! simulations switch on.
+//! Each attempt runs the function again. `replay` is the journal, which has the steps that earlier attempts have
+//! recorded, and the function's position in it. A [`Halt`] says why no further step begins. A [`Sabotage`] is a
+//! deliberate fault, which only simulations switch on.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -73,8 +73,8 @@ impl Steps {
             // An earlier attempt has recorded another step here, instead of a rejection.
             return Err(Halt::MustStopTask(self.replay.difference_message()));
         } else {
-            // If the last recorded step was rejected, each attempt since has ended at that rejection, and has not
-            // acted.
+            // If the last recorded step was rejected, and the function ends there now, each attempt since has ended
+            // there too, and has not acted.
             let was_rejected = self.replay.ends_with_rejection();
             self.commit().await.map_err(|error| self.reason_to_halt().unwrap_or(Halt::Failed(error)))?;
             if self.request.may_have_acted && !was_rejected {

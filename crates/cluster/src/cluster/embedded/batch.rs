@@ -16,7 +16,7 @@ pub struct Batch {
 
 #[derive(Debug)]
 struct Entry {
-    source: usize,
+    partition_index: usize,
     offset: i64,
     timestamp: Option<i64>,
     key: Option<Range<usize>>,
@@ -32,18 +32,18 @@ impl Batch {
         self.arena.clear();
     }
 
-    /// Adds `partition` as the source of the records that follow; returns its index.
+    /// Adds the partition of the records that follow; returns its index.
     pub(super) fn add_partition(&mut self, partition: &TopicPartition) -> usize {
         self.partitions.push(partition.clone());
         self.partitions.len() - 1
     }
 
-    /// Adds a record of the partition at `source`.
-    pub(super) fn push(&mut self, source: usize, offset: i64, parts: &Parts<'_>) {
+    /// Adds a record of the partition at `partition_index`.
+    pub(super) fn push(&mut self, partition_index: usize, offset: i64, parts: &Parts<'_>) {
         let key = parts.key.map(|bytes| self.put(bytes));
         let value = parts.value.map(|bytes| self.put(bytes));
         let headers = self.put(parts.headers.as_bytes());
-        self.entries.push(Entry { source, offset, timestamp: parts.timestamp, key, value, headers });
+        self.entries.push(Entry { partition_index, offset, timestamp: parts.timestamp, key, value, headers });
     }
 
     /// The bytes that the records take.
@@ -64,7 +64,7 @@ impl RecordBatch for Batch {
     }
 
     fn partition_index(&self, index: usize) -> usize {
-        self.entries[index].source
+        self.entries[index].partition_index
     }
 
     fn len(&self) -> usize {
@@ -73,7 +73,7 @@ impl RecordBatch for Batch {
 
     fn record(&self, index: usize) -> Record<'_> {
         let entry = &self.entries[index];
-        let partition = &self.partitions[entry.source];
+        let partition = &self.partitions[entry.partition_index];
         Record {
             topic: &partition.topic,
             partition: partition.partition,

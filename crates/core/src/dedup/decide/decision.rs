@@ -139,7 +139,7 @@ impl Decision {
     /// The decision on a record whose offset has already been processed.
     pub const REPLAYED: Decision = Decision::dropped(Verdict::Duplicate, Reason::Replayed);
 
-    /// The decision on a record because of its call's outcome.
+    /// The decision on a record by the rule for its call's outcome: the rule specifies `action`.
     pub fn by_call_rule(action: Action, reason: Reason) -> Self {
         Self::by_action(action, Verdict::Invalid, reason)
     }

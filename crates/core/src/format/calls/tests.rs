@@ -47,7 +47,7 @@ fn calls_are_written_as_the_table_says() {
     ];
     let rows = [
         "beyond | list of: from zigzag, to zigzag |",
-        "called | list of: to zigzag, since zigzag |",
+        "grants | list of: to zigzag, since zigzag |",
         "control | optional: topic id 16 bytes, next zigzag |",
     ];
     assert_eq!(documented(), rows);

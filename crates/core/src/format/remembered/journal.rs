@@ -1,10 +1,10 @@
-//! The journal of a handler: the outcomes of the steps of its work that are done, in their order. A handler that is
-//! run again gets these results, and goes on after them.
+//! The journal of a handler: the steps of its work that were begun, done or rejected, in their order. A handler that is
+//! run again gets their results, and continues after them.
 //!
 //! | a step | bytes |
 //! |---|---|
 //! | name | length (1), UTF-8; empty for the mark that the handler has rejected its record |
-//! | how | 1: 0 begun, 1 done, 2 rejected |
+//! | state | 1: 0 begun, 1 done, 2 rejected |
 //! | result | length (4), bytes; only of what is done |
 //! | reason | length (4), UTF-8; only of what is rejected |
 //!
@@ -13,9 +13,9 @@
 
 use super::{Error, REASON_BYTES_MAX, RESULT_BYTES_MAX, array, bounded, damaged};
 
-const HOW_BEGUN: u8 = 0;
-const HOW_DONE: u8 = 1;
-const HOW_REJECTED: u8 = 2;
+const STATE_BEGUN: u8 = 0;
+const STATE_DONE: u8 = 1;
+const STATE_REJECTED: u8 = 2;
 
 /// The longest name of a step.
 pub const STEP_NAME_BYTES_MAX: usize = 255;
@@ -71,17 +71,17 @@ impl<'a> StepState<'a> {
 }
 
 impl<'a> Journal<'a> {
-    /// Whether no step is done.
+    /// Whether it has no steps.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How many steps are done.
+    /// The number of its steps; a step that was begun and then done counts twice.
     pub fn len(&self) -> usize {
         self.count.into()
     }
 
-    /// The steps that are done, in their order.
+    /// Its steps, in their order.
     pub fn steps(&self) -> impl Iterator<Item = Step<'a>> + use<'a> {
         let mut rest = self.steps;
         (0..self.count).map(move |_| take_step(&mut rest).expect("a journal is checked as it is read"))
@@ -148,9 +148,9 @@ impl JournalWriter {
         self.steps.push(name.len() as u8);
         self.steps.extend_from_slice(name.as_bytes());
         self.steps.push(match state {
-            StepState::Begun => HOW_BEGUN,
-            StepState::Done(_) => HOW_DONE,
-            StepState::Rejected(_) => HOW_REJECTED,
+            StepState::Begun => STATE_BEGUN,
+            StepState::Done(_) => STATE_DONE,
+            StepState::Rejected(_) => STATE_REJECTED,
         });
         if let Some(came) = came {
             self.steps.extend_from_slice(&(came.len() as u32).to_be_bytes());
@@ -170,9 +170,9 @@ fn take_step<'a>(rest: &mut &'a [u8]) -> Result<Step<'a>, Error> {
         bounded(rest, length, most)
     };
     let state = match state {
-        HOW_BEGUN => StepState::Begun,
-        HOW_DONE => StepState::Done(came(RESULT_BYTES_MAX)?),
-        HOW_REJECTED => {
+        STATE_BEGUN => StepState::Begun,
+        STATE_DONE => StepState::Done(came(RESULT_BYTES_MAX)?),
+        STATE_REJECTED => {
             let reason = str::from_utf8(came(REASON_BYTES_MAX)?);
             StepState::Rejected(reason.map_err(|_| damaged("a step's reason is not UTF-8"))?)
         }

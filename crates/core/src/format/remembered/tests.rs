@@ -347,7 +347,8 @@ proptest! {
         cut in any::<prop::sample::Index>(),
     ) {
         let journal = journal();
-        let mut bytes = encoded(Remembered { settled: Some(settled()), reservation: Some(under_way(journal.as_journal())) });
+        let reservation = Some(under_way(journal.as_journal()));
+        let mut bytes = encoded(Remembered { settled: Some(settled()), reservation });
         for (at, byte) in changes {
             let at = at.index(bytes.len());
             bytes[at] = byte;

@@ -105,7 +105,7 @@ impl Search {
         let budget = Budget { crashes: budget.crashes - 1, ..budget };
         let is_granted = self.policy.reserve == Reserve::Auto && !call.is_reserved;
         let (resumed, _) = if is_granted {
-            begin(&self.policy, Some(Grant { since_ms: first_attempt_at_ms, is_from_former_owner: true }), now)
+            begin(&self.policy, Some(CoveringGrant { since_ms: first_attempt_at_ms, is_from_former_owner: true }), now)
         } else {
             resume(&self.policy, FoundCall { first_attempt_at_ms, attempts: 0, may_have_acted: true }, now)
         };

@@ -37,7 +37,7 @@ pub struct Offers {
 pub fn query_api_versions(client: &ClientSettings) -> Option<Offers> {
     let (mut network, mut brokers) = client.open();
     let deadline = network.now() + RESPONSE_MAX;
-    // The offer of the broker that was reached first, then those of the brokers in the metadata.
+    // The offer of the broker that was reached first, and the offers of the brokers in the metadata.
     let (mut first_offer, mut offers_by_node) = (None, BTreeMap::new());
     loop {
         let now = network.now();
@@ -58,7 +58,7 @@ pub fn query_api_versions(client: &ClientSettings) -> Option<Offers> {
             }
         }
         let is_over = match &first_offer {
-            // Without a usable version of the request for metadata, no other broker can be learnt of.
+            // The broker supports no usable version of the request for metadata, so no other broker can be discovered.
             Some(first) if first.versions.pick(METADATA, METADATA_VERSIONS).is_none() => true,
             Some(_) => !nodes.is_empty() && nodes.iter().all(|node| offers_by_node.contains_key(node)),
             None => brokers.bootstrap().all(|node| brokers.is_failing(node, Purpose::Control)),

@@ -1,5 +1,4 @@
-//! Settings of the clients on the wire (ratchet's own implementation of Kafka's protocol), and whether they use sockets
-//! or a simulation's network.
+//! Settings of the clients on the wire (ratchet's own client), and whether they use sockets or a simulation's network.
 
 use std::sync::Arc;
 
@@ -30,7 +29,7 @@ impl ClientSettings {
     /// Creates a client: its network, and its view of the brokers. It has not connected yet.
     pub(super) fn open(&self) -> (Box<dyn Network>, Brokers) {
         if let Some(source) = &self.token_source {
-            // Starts to obtain tokens, unless it was started before.
+            // Has no effect if the source obtains tokens already.
             source.start_obtaining_tokens();
         }
         let (brokers, bootstrap) = (Arc::clone(&self.brokers), self.bootstrap.clone());

@@ -1,18 +1,17 @@
-//! Reads partitions on the wire (ratchet's own implementation of Kafka's protocol): a fetcher, which decides what to
-//! request, with its connections.
+//! Reads partitions on the wire (ratchet's own client): a fetcher, which decides what to request, with its connections.
 //!
-//! Reading passes one offset after the other. Not every passed offset is that of a returned record: it may be that of a
-//! marker (which ends a transaction) or of an aborted record, or it lies in a gap that compaction has left.
+//! Reading passes one offset after the other, but not every offset has a record to return: markers (which end
+//! transactions), aborted records and the gaps that compaction has left are passed over.
 //!
 //! The next request to a broker is sent before the records of its last response are returned, so that the broker works
 //! on it while the caller processes these records.
 //!
-//! Invariant: where partitions are read for a consumer group, the leader epochs (KIP-320) of all passed offsets are
-//! recorded for that group before the records are returned.
+//! Invariant: if partitions are read for a consumer group, the leader epochs (KIP-320) of all passed offsets are
+//! recorded for the group before the records are returned.
 //!
-//! **Failure**: the reason why a partition cannot be read is [`Trouble`] in [`wire`](super::super::wire); its error is
-//! worded as if librdkafka had read the partition. A rejected login or certificate is [`ErrorKind::Refused`]; brokers
-//! that cannot be reached are [`ErrorKind::Retry`], reported at intervals.
+//! **Failure**: the reason why a partition cannot be read is [`Trouble`] in [`wire`](super::super::wire); most of its
+//! errors are built by `unreadable`, as on librdkafka's data path. A rejected login or certificate is
+//! [`ErrorKind::Refused`]; brokers that cannot be reached are [`ErrorKind::Retry`], reported at intervals.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
@@ -34,12 +33,12 @@ use super::trouble::{AcceptedLogins, Outage};
 use crate::cluster::{Detail, Error, ErrorKind, RecordBatch as _};
 use crate::record::TopicPartition;
 
-/// How long no broker may be reachable before this is reported.
+/// How long all brokers may be unreachable before this is reported.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// How long to wait for records once offsets were passed that are no records, such as markers. Several markers may
-/// arrive in this time, and the caller then commits the new position once, not once for each marker.
+/// How long to wait for records once offsets without a record to return were passed, such as those of markers. Several
+/// markers may arrive in this time, and the caller then commits the new position once, not once for each marker.
 const MARKERS_WAIT: Duration = Duration::from_millis(20);
-/// The shortest time between two reports of trouble with the brokers.
+/// The shortest time between two reports during one outage of the brokers.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A fetcher with its connections.
@@ -68,14 +67,14 @@ impl FetchClient {
         Self { network, brokers, fetcher, unpack: Budgeted, outage, has_rung: false, truncated, last_report_at: None }
     }
 
-    /// Ends a wait whenever `bell` is readable, which is how another thread rings it.
+    /// Ends a wait whenever `bell` is readable: another thread rings it by writing to its other end.
     pub fn wake_by(&mut self, bell: UnixStream) {
         self.network.wake_by(bell);
     }
 
     /// Reads `partition` from `offset` on. `epoch_before` is the leader epoch of the record before `offset`, if known:
-    /// the broker is then first asked whether the partition still holds what was read up to `offset`. Fails at once if
-    /// it was already found not to: a new attempt would find the same.
+    /// the client then first asks the broker whether the partition still holds the records that were read up to
+    /// `offset`. Fails at once if an earlier attempt found that it does not: a new one would find the same.
     pub fn start(&mut self, partition: &TopicPartition, offset: i64, epoch_before: Option<i32>) -> Result<(), Error> {
         if epoch_before.is_some() && self.truncated.get(partition) == Some(&offset) {
             return Err(unreadable::truncated(partition, offset));
@@ -121,7 +120,7 @@ impl FetchClient {
 
     /// Replaces the records in `batch` by up to `records_max` records that have arrived, waiting up to `wait` for the
     /// first one. The leader epochs of the passed offsets are recorded in `epochs`. Returns early when the bell rings,
-    /// and soon if offsets were passed that are no records.
+    /// and soon if only offsets without a record to return were passed.
     pub fn poll(
         &mut self,
         batch: &mut Batch,

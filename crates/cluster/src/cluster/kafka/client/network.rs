@@ -21,7 +21,7 @@ pub trait Network: Send {
     /// whether the bell (see [`Network::wake_by`]) ended the wait. See [`Edge::drive`].
     fn drive(&mut self, brokers: &mut Brokers, wait: Duration) -> bool;
 
-    /// Ends a wait whenever `bell` is readable, which is how another thread rings it.
+    /// Ends a wait whenever `bell` is readable: another thread rings it by writing to its other end.
     fn wake_by(&mut self, bell: UnixStream);
 }
 

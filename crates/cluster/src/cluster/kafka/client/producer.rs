@@ -1,11 +1,11 @@
-//! A transactional producer on the wire (ratchet's own implementation of Kafka's protocol): a writer with its
-//! connections, driven by the calling thread.
+//! A transactional producer on the wire (ratchet's own client): a writer with its connections, driven by the calling
+//! thread.
 //!
 //! Records are written to the sockets, and responses processed, within some calls of `send` and `send_all`, and within
 //! all other calls except `id`, `is_usable` and `expect_from`. So no record is handed to another thread.
 //!
 //! - `write_client`: the writer with its connections; `clock`, `slots`: caches that keep the cost of a record low
-//! - `errors`: errors, worded as if librdkafka had written the records
+//! - `errors`: the writer's errors, with librdkafka's words for brokers' error codes
 //!
 //! Invariants: those of [`wire::writer`](super::super::wire::writer). If a producer is dropped with a transaction open,
 //! the transaction ends at its timeout, or when another client fences the id.
@@ -36,7 +36,7 @@ pub trait Membership: Send {
     /// The proof, in the form in which it is sent to the group's coordinator.
     fn group(&self) -> GroupMembership;
 
-    /// The leader epochs (KIP-320) that are known of what the group has read.
+    /// The leader epochs (KIP-320) of the records that the group has read, as far as they are known.
     fn epochs(&self) -> &Epochs;
 }
 
@@ -61,7 +61,7 @@ impl<M: Membership> Producer<M> {
         Ok(Self { id: id.to_owned(), member: PhantomData, client: RefCell::new(write_client) })
     }
 
-    /// Commits. `meanwhile`, if given, is called repeatedly while the outcome is waited for.
+    /// Commits, and waits for the outcome; meanwhile calls `meanwhile`, if given, repeatedly.
     fn commit_with(
         &mut self,
         offsets: &[OffsetCommit],
@@ -70,8 +70,8 @@ impl<M: Membership> Producer<M> {
     ) -> Result<(), Error> {
         let with_epoch = |OffsetCommit { partition, committed }: &OffsetCommit| {
             let epoch = group.epochs().before(partition, committed.offset);
-            // The epoch stays known: a claim or a release, by which an instance takes a partition over or hands it
-            // over, commits the same offset again.
+            // The epoch stays known: a claim or a release, which changes the owner that is committed beside the offset,
+            // commits the same offset again.
             group.epochs().note_committed(partition, committed.offset, epoch);
             Offset {
                 partition: partition.clone(),

@@ -1,5 +1,4 @@
-//! Reads one partition on the wire (ratchet's own implementation of Kafka's protocol), read_committed, without being a
-//! member of a group.
+//! Reads one partition on the wire (ratchet's own client), read_committed, without being a member of a group.
 //!
 //! Invariant: the position never passes a record that was not returned.
 //!
@@ -27,8 +26,8 @@ pub struct Reader {
 
 impl Reader {
     /// Reads `partition` from `offset` on. `epochs`: the leader epochs (KIP-320) known for the group for which the
-    /// partition is read, if any. By the epoch of the record before `offset`, the broker checks that the partition
-    /// still holds what was read up to there; the epochs of the records that are read are recorded.
+    /// partition is read, if any. If the epoch of the record before `offset` is among them, the broker checks that the
+    /// partition was not truncated below `offset`. The epochs of the records that are read are added.
     pub fn open(
         client: &ClientSettings,
         settings: &Arc<FetchSettings>,

@@ -1,4 +1,4 @@
-//! librdkafka's properties as the wire (ratchet's own implementation of Kafka's protocol) interprets them.
+//! librdkafka's properties as the wire (ratchet's own client) interprets them.
 //!
 //! Each property either applies to the wire too, is irrelevant to it, or is supported by librdkafka only: always, with
 //! some values, or with TLS. `table` says which. A property that is not set has librdkafka's default, except properties
@@ -192,8 +192,8 @@ fn response_bytes_max(values: &Values<'_>, records_bytes: usize) -> Result<usize
     Ok(limit)
 }
 
-/// The age at which the wire requests metadata again: the shorter of two times of librdkafka, which requests metadata
-/// at an interval, and forgets metadata that is older than `metadata.max.age.ms` (by default, than three intervals).
+/// The age at which the wire requests metadata again. librdkafka requests metadata at an interval, and forgets metadata
+/// that is older than `metadata.max.age.ms` (by default, three intervals): the wire uses the shorter time.
 fn metadata_max_age(values: &Values<'_>) -> Result<Duration, Unsupported> {
     let interval_ms = values.number("topic.metadata.refresh.interval.ms", 300_000)?;
     let interval = u64::try_from(interval_ms).ok().filter(|ms| *ms > 0);
@@ -354,7 +354,7 @@ fn in_flight_max(values: &Values<'_>) -> Result<usize, Unsupported> {
     if limit > IN_FLIGHT_MAX { Err(values.unsupported(key, "exactly-once allows 5 at most")) } else { Ok(limit) }
 }
 
-/// The delivery timeout; the property's default, 0, means that the transaction's timeout applies.
+/// The delivery timeout: the transaction's timeout if the property is 0 or not set.
 fn delivery_timeout(
     values: &Values<'_>,
     transaction_timeout: Duration,

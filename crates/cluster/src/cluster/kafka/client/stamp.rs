@@ -18,8 +18,8 @@ use crate::record::TopicPartition;
 const BYTES_MAX: i32 = 1 << 16;
 
 /// The timestamp of the last batch before `end`, in milliseconds since the epoch. `None` if a client set it, if there
-/// is no whole batch, or if the broker does not support the request. All transactions before `end` must have ended.
-/// `patience`: how long to wait for the broker.
+/// is no whole batch before `end`, or if the broker does not support the request. All transactions before `end` must
+/// have ended. `patience`: how long to wait for the broker.
 pub fn last_broker_timestamp(
     client: &ClientSettings,
     partition: &TopicPartition,
@@ -104,7 +104,7 @@ fn timestamp_in_response(body: &Body, partition: &TopicPartition, end: i64) -> O
     let found = response.partitions().find(is_same).filter(|found| found.error == 0)?;
     let last = Batches::new(found.records).map_while(Result::ok).take_while(|batch| batch.last_offset < end).last();
     let is_whole = |batch: &Batch<'_>| batch.check().is_ok();
-    // The timestamp of a marker is always the broker's; that of another batch only if it says so.
+    // The timestamp of a marker is always the broker's. Any other batch states who set its timestamp.
     Some(
         last.filter(is_whole).filter(|batch| batch.is_control() || batch.is_stamped()).map(|batch| batch.max_timestamp),
     )

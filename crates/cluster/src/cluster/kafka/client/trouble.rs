@@ -1,6 +1,6 @@
-//! Trouble with brokers' connections that a person has to fix, and when it is reported. As long as another broker can
-//! be used, an unusable one does no harm: so trouble ends an operation only while no broker at all is available
-//! ([`Outage::trouble`]), and is otherwise reported only with an operation that has failed ([`Outage::known_trouble`]).
+//! Trouble with brokers' connections that a person has to fix, and when it is reported. A broker that cannot be used
+//! does no harm while another one can: so trouble ends an operation only while no broker at all is available
+//! ([`Outage::trouble`]), and is otherwise reported only if an operation has failed anyway ([`Outage::known_trouble`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use super::super::login::Login;
 use super::super::wire::brokers::{Brokers, Trouble, TroubleKind};
 
-/// How long no broker may be available before trouble is reported.
+/// How long all brokers have to be unavailable before trouble ends an operation.
 const OUTAGE_MAX: Duration = Duration::from_secs(1);
 
 /// Which logins the cluster has accepted from this process, and is expected to accept again.
 #[derive(Clone, Default)]
 pub struct AcceptedLogins {
-    /// Whether any login was accepted, be it of a client on the wire or of one of librdkafka's.
+    /// Whether any login was accepted: of a client on the wire, or of one of librdkafka's clients.
     login: Arc<Login>,
-    /// Whether any connection of the wire, ratchet's own client, was accepted. Its TLS differs from librdkafka's, which
-    /// may accept other certificates.
+    /// Whether any connection on the wire (ratchet's own client) was accepted. The TLS of the wire differs from
+    /// librdkafka's, which may accept other certificates.
     wire: Arc<Login>,
 }
 

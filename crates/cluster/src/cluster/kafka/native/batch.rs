@@ -2,8 +2,8 @@
 //! without copying key or value.
 //!
 //! Invariants: every message is destroyed once, by [`Batch::clear`] or on drop, before the client that it
-//! came from (the batch holds an `Arc` of it); `messages`, `sources` and `headers_at` have one element
-//! per record.
+//! came from (the batch holds an `Arc` of it); `messages`, `partition_indexes` and `headers_at`
+//! have one element per record.
 //!
 //! **Failure**: a message that stands for an error never gets into a batch, nor does one whose headers cannot be read;
 //! it is passed to the caller's closure.
@@ -29,7 +29,7 @@ use crate::record::{HeaderBuf, Headers, Record, TopicPartition};
 #[derive(Default)]
 pub struct Batch {
     messages: Vec<*mut rd::rd_kafka_message_t>,
-    sources: Vec<u32>,
+    partition_indexes: Vec<u32>,
     headers_at: Vec<Range<usize>>,
     headers: HeaderBuf,
     partitions: Arc<[TopicPartition]>,
@@ -112,7 +112,7 @@ impl Batch {
             // SAFETY: owned, and destroyed only here.
             unsafe { rd::rd_kafka_message_destroy(message) }
         }
-        self.sources.clear();
+        self.partition_indexes.clear();
         self.headers_at.clear();
         self.headers.clear();
         self.client = None;
@@ -163,10 +163,10 @@ impl Batch {
             let headers = unsafe { FoundHeaders::of(raw) };
             // SAFETY: as above.
             let message = Incoming { message: unsafe { &*raw }, unreadable: headers.as_ref().err() };
-            let source = sort(message).filter(|_| message.is_record());
-            match source.zip(headers.ok()) {
-                Some((source, headers)) => {
-                    self.sources.push(source);
+            let partition_index = sort(message).filter(|_| message.is_record());
+            match partition_index.zip(headers.ok()) {
+                Some((partition_index, headers)) => {
+                    self.partition_indexes.push(partition_index);
                     self.messages[kept] = raw;
                     kept += 1;
                     self.copy_headers(&headers);
@@ -305,7 +305,7 @@ impl RecordBatch for Batch {
     }
 
     fn partition_index(&self, index: usize) -> usize {
-        self.sources[index] as usize
+        self.partition_indexes[index] as usize
     }
 
     fn len(&self) -> usize {

@@ -3,7 +3,7 @@
 //! A token has to be a JWT whose payload says when it ends (`exp`), as librdkafka wants it: its signature is the
 //! brokers' business.
 //!
-//! **Failure**: see [`NoToken`]. A passing one is what librdkafka tries again.
+//! **Failure**: see [`NoToken`]. It may pass (`is_lasting` is false) where librdkafka, too, would try again.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};

@@ -10,9 +10,9 @@
 //! never by a lane's.
 //!
 //! **Failure**: what a person has to fix (a wrong secret, say) is [`NoToken`](super::wire::login::NoToken) with
-//! `is_lasting`; an endpoint that cannot be reached is without. Both are tried again, with exponential back-off; the
-//! last token counts until it ends. No message holds a property's value, and none a token or the secret, not even where
-//! the endpoint sends it back.
+//! `is_lasting`; an endpoint that cannot be reached is a `NoToken` without it. Both are tried again, with
+//! exponential back-off; the last token counts until it ends. No message holds a property's value, a token or the
+//! secret, not even where the endpoint sends it back.
 
 mod answer;
 mod credentials;

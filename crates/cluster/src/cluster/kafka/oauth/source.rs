@@ -51,7 +51,7 @@ pub struct Held {
     pub end_ms: i64,
 }
 
-/// Gets tokens, once [`Source::begin`] was called.
+/// Obtains tokens, once [`Source::start_obtaining_tokens`] was called.
 pub struct Source {
     shared: Arc<Shared>,
     /// What ends the thread when it is dropped, once there is one.
@@ -72,7 +72,7 @@ struct Told {
 }
 
 impl Source {
-    /// The process's source for these credentials: a new one, which has not begun, if nobody holds one.
+    /// The process's source for these credentials: a new one, which obtains no tokens yet, if nobody holds one.
     ///
     /// # Errors
     /// The certificates of the endpoint's authorities cannot be used.
@@ -122,7 +122,7 @@ impl Source {
         told.clients.push(client);
     }
 
-    /// Begins to get tokens, if it has not.
+    /// Starts to obtain tokens, unless the source does so already.
     pub fn start_obtaining_tokens(&self) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.is_some() {

@@ -6,7 +6,7 @@ macro_rules! codes {
     };
 }
 
-// The codes that the wire, ratchet's own client for Kafka's protocol, tells apart.
+// The codes that the wire (ratchet's own client) distinguishes.
 codes! {
     NONE = 0,
     OFFSET_OUT_OF_RANGE = 1,

@@ -17,7 +17,7 @@ const RECORD_BYTES_MIN: i64 = 6;
 ///
 /// A batch is a sequence of records, each preceded by its length; before Kafka 0.11, a sequence of messages, each
 /// preceded by its offset and its length. A message is not mistaken for a record: it begins with the highest byte of
-/// its offset, which is 0, and no record is that short.
+/// its offset, which is 0, and no record has the length 0.
 pub fn count_records(unpacked: &[u8]) -> u64 {
     match skip_record(unpacked) {
         Some(_) => count(unpacked, skip_record),

@@ -3,7 +3,7 @@
 //!
 //! The engine's mistakes, in `crates/core/src/sabotage.rs`, are their counterpart. The wire's own simulation detects
 //! all of the wire's mistakes; the engine's simulation detects those that are visible between a lane (one thread that
-//! reads and writes) and a single broker. Mistakes can be made only in tests and with the feature `sabotage`; otherwise
+//! reads and writes) and a single broker. Mistakes can be made only in tests or with the feature `sabotage`; otherwise
 //! `is_on` is `false` at compile time.
 
 macro_rules! mistakes {

@@ -1,6 +1,6 @@
 //! The wire: a client for Kafka's protocol that works batch by batch. It does all per-record work, without librdkafka.
 //!
-//! librdkafka still does the rare and intricate work: group membership, administration, and what is asked when a
+//! librdkafka still does the rare and intricate work: group membership, administration, and the queries when a
 //! partition is taken over from another instance. The wire fetches, produces and ends transactions. Responses are read
 //! in place, and batches are built in the buffer from which they are sent.
 //!

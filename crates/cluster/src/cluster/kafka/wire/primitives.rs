@@ -244,8 +244,8 @@ impl<'a> Reader<'a> {
         Some(usize::try_from(length).ok()?.checked_sub(1))
     }
 
-    /// The count of an array whose items take at least `item_bytes_min` each, 0 for null. `None` if the unread bytes
-    /// cannot hold so many.
+    /// The count of an array whose items take at least `item_bytes_min` bytes each, 0 for null. `None` also if the
+    /// unread bytes are too few for this count.
     pub fn count(&mut self, item_bytes_min: usize) -> Option<usize> {
         let count = self.length()?.unwrap_or(0);
         (count <= self.rest.len() / item_bytes_min.max(1)).then_some(count)
@@ -285,7 +285,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the tagged fields at the end of a flexible structure (KIP-482): calls `known` with the tag and the bytes
-    /// of each. It has to return `None` if the field is malformed, and `Some` for a tag that it does not know.
+    /// of each. `known` has to return `None` for a malformed field, and `Some` for a tag that it does not know.
     pub fn tags(&mut self, mut known: impl FnMut(u64, Reader<'a>) -> Option<()>) -> Option<()> {
         // A tag and a length.
         const TAG_BYTES_MIN: u64 = 2;

@@ -1,4 +1,5 @@
-//! The writer's errors, worded as if librdkafka had written the records: ratchet can use either.
+//! The writer's errors. If librdkafka knows a broker's error code, the message has librdkafka's words for it, as on its
+//! data path.
 
 use super::super::super::descriptions;
 use super::super::super::rights;

@@ -185,8 +185,8 @@ impl WriteClient {
         }
     }
 
-    /// Waits for room in the send buffer. `since`: when the wait began, which the first call sets; repeated calls
-    /// together wait for the delivery timeout at most.
+    /// Waits up to [`WAIT_MAX`] for room in the send buffer. Fails once repeated calls together have waited for the
+    /// delivery timeout; the first of them sets `since`, the time at which it began.
     #[cold]
     fn wait_for_room(&mut self, since: &mut Option<Instant>, to: (&str, i32)) -> Result<(), Error> {
         let now = self.clock.read(&*self.network);

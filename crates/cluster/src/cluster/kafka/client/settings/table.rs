@@ -1,4 +1,4 @@
-//! What the wire (ratchet's own implementation of Kafka's protocol) does about each of librdkafka's properties.
+//! What the wire (ratchet's own client) does about each of librdkafka's properties.
 //!
 //! Every property that librdkafka documents in its `CONFIGURATION.md` is listed here once. Any other property, such as
 //! one of a future librdkafka, is unknown to the wire.

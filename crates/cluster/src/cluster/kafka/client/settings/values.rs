@@ -1,6 +1,6 @@
 //! Reads the values of properties as librdkafka does: of several names of a property the last one counts, an empty
 //! value counts as unset, and numbers are decimal. Values that need librdkafka's leniency (octal numbers, text after a
-//! number) are left to librdkafka: the wire, ratchet's own implementation of Kafka's protocol, does not support them.
+//! number) are left to librdkafka: the wire (ratchet's own client) does not support them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -10,10 +10,10 @@ use crate::cluster::kafka::wire::connection::{Connection, Fault, Shared, Version
 /// A connection that is idle for this long is closed, before brokers close it after ten minutes
 /// (`connections.max.idle.ms`).
 const IDLE_MAX: Duration = Duration::from_mins(9);
-/// While any broker would do, another one is attempted once a connection has not become ready for this long.
+/// While any broker would do, another broker is attempted once a connection has not become ready for this long.
 const HEDGE_DELAY: Duration = Duration::from_secs(1);
 
-/// A channel to a broker for one use.
+/// A channel to a broker for one purpose.
 #[derive(Debug, Default)]
 pub struct Channel {
     /// The connection, if it is open or being opened.
@@ -66,8 +66,8 @@ impl Channel {
         self.open.as_ref().is_some_and(|open| !open.connection.was_ready() && open.started_at + HEDGE_DELAY > now)
     }
 
-    /// Whether no connection is ready now, after one was lost or could not be opened; even if another one was ready
-    /// since then and was closed because it was idle.
+    /// Whether a connection was lost or could not be opened, and no open connection has become ready since. Also true
+    /// once such a connection was closed because it was idle.
     pub fn is_failing(&self) -> bool {
         self.open.as_ref().is_none_or(|open| !open.connection.was_ready()) && self.failures > 0
     }

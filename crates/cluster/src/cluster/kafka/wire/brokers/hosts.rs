@@ -37,15 +37,15 @@ impl Hosts {
         moved.map(|(node, _)| node).collect()
     }
 
-    /// The brokers from metadata by number, beginning after `node`; those up to `node` come last.
+    /// The brokers from metadata in the order of their numbers, beginning after `node`, then from the lowest one on.
     pub fn nodes_after(&self, node: Option<i32>) -> impl Iterator<Item = i32> {
         let from = node.unwrap_or(-1).saturating_add(1);
         let (after, before) = (self.nodes.range(from..), self.nodes.range(..from));
         after.chain(before).map(|(node, _)| *node)
     }
 
-    /// The bootstrap addresses' numbers in the order of the addresses, beginning after `node`; those up to `node` come
-    /// last.
+    /// The numbers of the bootstrap addresses in the order of the addresses, beginning after `node`, then from the
+    /// first one on.
     pub fn bootstrap_after(&self, node: Option<i32>) -> impl Iterator<Item = i32> {
         let count = self.bootstrap.len();
         let from = node.and_then(|node| usize::try_from(-i64::from(node)).ok()).unwrap_or(0);

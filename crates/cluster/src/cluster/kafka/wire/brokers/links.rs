@@ -35,7 +35,7 @@ impl Brokers {
     }
 
     /// Opens a connection, unless it is open; if its backoff has not passed yet, schedules the attempt. If the broker's
-    /// address is unknown, requests metadata instead.
+    /// address is unknown, schedules a request for metadata instead.
     pub(super) fn open_or_schedule(&mut self, node: i32, purpose: Purpose, now: Instant) {
         let key = (node, purpose);
         if self.channels.get(&key).is_some_and(|channel| channel.open.is_some()) {
@@ -278,7 +278,7 @@ impl Brokers {
             }
         }
         let mut control = self.channels.iter().filter(|((_, purpose), _)| *purpose == Purpose::Control);
-        // Brokers from metadata come before bootstrap addresses, then those with the fewest pending requests.
+        // Brokers from metadata are preferred to bootstrap addresses, and then a broker with few pending requests.
         let ready = control.clone().filter(|(_, channel)| channel.is_ready(now)).min_by_key(|((node, _), channel)| {
             let pending_count = channel.open.as_ref().map_or(0, |open| open.connection.pending_count());
             (*node < 0, pending_count, *node)

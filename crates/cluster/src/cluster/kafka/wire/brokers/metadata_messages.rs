@@ -1,6 +1,6 @@
 //! Metadata requests and responses: the brokers, and the partitions' leaders. They are encoded and decoded here,
-//! without the crate kafka-protocol, so that a list never has more items than the bytes that the broker really sent can
-//! hold, whatever count it claims, and so that unneeded lists are skipped.
+//! without the crate kafka-protocol, so that a response never takes more memory than its bytes justify, whatever counts
+//! of items it claims, and so that unneeded lists are skipped.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::cluster::kafka::wire::connection::fields::{Fields, put, put_count, pu
 pub const METADATA: i16 = 3;
 /// Metadata's supported versions. Before version 4, a request could not forbid the broker to create topics.
 pub const METADATA_VERSIONS: std::ops::RangeInclusive<i16> = 4..=12;
-/// The first flexible version (KIP-482): lengths are encoded otherwise, and structures end with tagged fields.
+/// The first flexible version (KIP-482): lengths are encoded differently, and structures end with tagged fields.
 const FLEXIBLE_FROM: i16 = 9;
 /// The first version with leader epochs (KIP-320).
 const EPOCHS_FROM: i16 = 7;

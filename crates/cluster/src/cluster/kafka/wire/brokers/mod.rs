@@ -2,8 +2,7 @@
 //!
 //! A state machine: operations on sockets are [`Act`]s, input is passed in with the number of its connection (a
 //! [`Link`]), and the time is an argument. Each client (a fetcher, a writer) has its own. The edge, which is
-//! [`super::edge::Edge`] or a simulation, drives it: it carries out the operations, and calls [`Brokers::tick`] when it
-//! is due.
+//! [`super::edge::Edge`] or a simulation, carries out the operations, and calls [`Brokers::tick`] when a tick is due.
 //!
 //! - A connection is opened on demand, one for each broker and [`Purpose`], and opened again after it broke, with
 //!   exponential backoff and jitter. It is closed after nine minutes without use: the broker would close it after ten,
@@ -51,10 +50,9 @@ pub struct Brokers {
     settings: Arc<Settings>,
     hosts: Hosts,
     metadata: Metadata,
-    /// By the broker's number and the purpose. A channel is the place of a connection, and stays when that is opened
-    /// anew.
+    /// By the broker's number and the purpose. A channel stays while its connection is closed and opened anew.
     channels: BTreeMap<(i32, Purpose), Channel>,
-    /// The open connections, each with the key of its channel. A link is the number of one connection.
+    /// The connections that are open or being opened, each with the key of its channel.
     links: BTreeMap<Link, (i32, Purpose)>,
     /// Operations that the edge has not taken yet.
     acts: VecDeque<Act>,
@@ -164,7 +162,7 @@ impl Brokers {
     }
 
     /// Requests metadata again soon, with backoff: for example, because a broker responded that it is not the leader.
-    /// `leader` is the leader that proved wrong: if metadata names another one by now, no metadata is requested.
+    /// `leader` is the leader that proved wrong: if metadata names another leader by now, no metadata is requested.
     /// Otherwise the leader is in doubt: [`Brokers::leader`] does not return it until the response to a later request
     /// names it again, or any response names another leader.
     pub fn doubt_leader(&mut self, topic: &str, partition: i32, leader: Option<Leader>, now: Instant) {
@@ -184,16 +182,16 @@ impl Brokers {
         channel.is_ready(now).then(|| channel.versions()).flatten()
     }
 
-    /// Whether the connection to `node` for `purpose` is not ready now, after it was lost or could not be opened. If
-    /// none was ever wanted: whether the latest metadata lacks the node.
+    /// Whether a connection to `node` for `purpose` was lost or could not be opened, and no open connection has become
+    /// ready since. Without an attempt so far: whether the node's address is unknown.
     pub fn is_failing(&self, node: i32, purpose: Purpose) -> bool {
         let channel = self.channels.get(&(node, purpose));
         channel.map_or_else(|| self.hosts.address(node).is_none(), Channel::is_failing)
     }
 
-    /// Sends no request on this connection until `until`, because of a throttle time (KIP-219). To be called by the code
-    /// that decodes Produce responses; the throttle times of all other responses are applied when they arrive. Like the
-    /// broker, this mutes only the connection on which the request was sent.
+    /// Sends no request on this connection until `until`, because of a throttle time (KIP-219). To be called by the
+    /// code that decodes Produce responses; the throttle times of all other responses are applied when they arrive.
+    /// Like the broker, this mutes only the connection on which the request was sent.
     pub fn mute(&mut self, node: i32, purpose: Purpose, until: Instant) {
         if let Some(channel) = self.channels.get_mut(&(node, purpose)) {
             channel.mute(until);
@@ -265,8 +263,8 @@ impl Brokers {
         self.failure.as_deref()
     }
 
-    /// The time by which [`Brokers::tick`] must be called next; if it has passed, at once. `None` if nothing is due,
-    /// and before the first tick, which the caller makes on its own.
+    /// The time by which [`Brokers::tick`] must be called next; if it has passed, at once. `None` if no tick is
+    /// needed, and before the first tick, which the caller makes on its own.
     pub fn next_tick(&self) -> Option<Instant> {
         let (ticked_at, clock) = (self.ticked_at?, self.clock?);
         if self.metadata.has_unscheduled_lookup() {
@@ -372,8 +370,8 @@ impl Brokers {
         self.links.contains_key(&link)
     }
 
-    /// A counter that rises whenever something has happened that a client may wait for: a response has arrived (to a
-    /// request for metadata, too), or a connection became ready or broke.
+    /// A counter that rises whenever something has happened that a client may wait for: a response to its request or a
+    /// response with metadata has arrived, or a connection became ready or broke.
     pub fn progress_count(&self) -> u64 {
         self.progress_count
     }

@@ -1,7 +1,6 @@
 //! The types in the interface of [`super::Brokers`].
 //!
-//! The edge, as it is called here, is what carries out the operations on sockets: [`Edge`](super::super::edge::Edge),
-//! or a simulation.
+//! The edge ([`Edge`](super::super::edge::Edge), or a simulation) carries out the operations on sockets.
 
 use std::fmt;
 use std::str::FromStr;

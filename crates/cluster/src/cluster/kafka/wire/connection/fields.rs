@@ -63,8 +63,8 @@ impl<'a> Fields<'a> {
         self.reader.take(count.checked_mul(4)?).map(drop)
     }
 
-    /// Reads the tagged fields at the end of a structure, which only flexible versions have: calls `known` with the tag
-    /// and the bytes of each. See [`Reader::tags`].
+    /// Reads the tagged fields at the end of a structure, which only flexible versions have: calls `known` with each
+    /// field's tag and bytes. See [`Reader::tags`].
     pub fn tags(&mut self, known: impl FnMut(u64, Reader<'a>) -> Option<()>) -> Option<()> {
         match self.is_flexible {
             true => self.reader.tags(known),
@@ -92,7 +92,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8], is_flexible: bool) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends the number of items in an array, or of bytes. It is less than 2^31.
+/// Appends a number of items or of bytes, which is less than 2^31.
 pub fn put_count(out: &mut Vec<u8>, count: usize, is_flexible: bool) {
     match is_flexible {
         true => put_unsigned(out, count as u64 + 1),

@@ -81,7 +81,7 @@ impl Inbox {
         }
         let unprocessed = self.shared.get(self.start..self.end).unwrap_or_default();
         let Some((length, rest)) = unprocessed.split_first_chunk::<LENGTH_BYTES>() else {
-            // A part of the length is missing: what there is of it moves to the front.
+            // The length has not arrived completely: the part that has arrived moves to the front of the buffer.
             self.shared.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
             return Ok(None);

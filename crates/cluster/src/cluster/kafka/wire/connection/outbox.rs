@@ -79,7 +79,7 @@ impl Outbox {
         let Request { api_key, version, body } = request;
         let api = ApiKey::try_from(api_key).map_err(|()| format!("unknown API key {api_key}"))?;
         let is_flexible = api.request_header_version(version) >= 2;
-        let client_id = client_id.get(..i16::MAX as usize).unwrap_or(client_id);
+        let client_id = &client_id[..client_id.floor_char_boundary(i16::MAX as usize)];
         // The API key, the version, the correlation id and the length of the client's id take 10 bytes.
         let rest = 10 + client_id.len() + usize::from(is_flexible) + body.bytes();
         let length = i32::try_from(rest).map_err(|_| format!("a request of {rest} bytes is too long"))?;

@@ -7,8 +7,9 @@
 const BUFFERS_MAX: usize = 8;
 /// The most bytes pooled for responses: two of the largest regular buffers, while a third is being filled.
 const RESPONSE_BYTES_MAX: usize = 12 << 20;
-/// The length of a new response buffer is a multiple of the next power of two divided by this number. So there are few
-/// different lengths, and a buffer is longer than its response by less than a quarter, or than [`BYTES_MIN`].
+/// A new response buffer is as long as its response, rounded up to a multiple of a step: the next power of two divided
+/// by this number, but at least [`BYTES_MIN`]. So there are few different lengths, and a buffer exceeds its response by
+/// less than a quarter or by less than [`BYTES_MIN`].
 const LENGTH_STEPS: usize = 8;
 /// The shortest new response buffer, and the smallest step between lengths.
 const BYTES_MIN: usize = 256;

@@ -132,11 +132,14 @@ fn correlation_ids_wrap_around_to_zero() {
 
 #[test]
 fn client_id_that_is_too_long_is_truncated() {
-    let (mut outbox, mut pool, now) = outbox();
-    outbox.push(request(Segments::new()), Owner::Connection, now, &"x".repeat(40_000), &mut pool).unwrap();
-    let mut slices = Vec::new();
-    outbox.output(&mut slices);
-    assert_eq!(slices[0].len(), 15 + i16::MAX as usize);
+    // Never in the middle of a character.
+    for (character, bytes) in [("x", i16::MAX as usize), ("é", i16::MAX as usize - 1)] {
+        let (mut outbox, mut pool, now) = outbox();
+        outbox.push(request(Segments::new()), Owner::Connection, now, &character.repeat(40_000), &mut pool).unwrap();
+        let mut slices = Vec::new();
+        outbox.output(&mut slices);
+        assert_eq!(slices[0].len(), 15 + bytes);
+    }
 }
 
 #[test]

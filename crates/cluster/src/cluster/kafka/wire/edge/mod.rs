@@ -51,7 +51,7 @@ pub struct Edge {
     open_failures: BTreeMap<Address, usize>,
     /// The process's knowledge about which brokers respond.
     contact: Arc<Contact>,
-    /// Ends a wait when it is readable, which is how another thread rings it.
+    /// Ends a wait once another thread has written to its other end.
     bell: Option<UnixStream>,
     /// Whether the bell has ended the wait.
     is_rung: bool,

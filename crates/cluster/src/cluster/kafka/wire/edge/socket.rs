@@ -1,7 +1,8 @@
 //! The socket of one connection, and TLS on it.
 //!
-//! The connection's *client* is the [`Brokers`] that asked for it. The client identifies the connection by a *link*, a
-//! number; it is told what was read and written, and whether the connection has failed.
+//! The connection's *client* is the [`Brokers`] that requested the connection, and identifies it by a number, its
+//! *link*. The client receives the bytes that were read, the number of bytes that were written, and the reason if the
+//! connection fails.
 
 use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -47,8 +48,8 @@ pub struct Opening {
     /// The addresses that were not attempted yet.
     remaining: std::vec::IntoIter<SocketAddr>,
     keepalive: bool,
-    /// Why the attempt at the last address failed, or why there is none: a sentence that refers to the broker
-    /// as "it".
+    /// The reason to report when no address is left: why the last attempt failed or, before any attempt, that no
+    /// address is of the configured family. A sentence that refers to the broker as "it".
     reason: Option<String>,
 }
 
@@ -91,8 +92,8 @@ impl Opening {
         }
     }
 
-    /// Returns the stream once it is connected. `None` while it is not; if the attempt at the address has failed, the
-    /// next address is attempted. `has_ended`: the system reports that the attempt has ended.
+    /// Returns the stream once it is connected, and `None` until then. If the attempt at an address has failed, starts
+    /// to connect to the next one. `has_ended`: the system reports that the attempt has ended.
     fn poll_connected(&mut self, has_ended: bool) -> Result<Option<TcpStream>, Failure> {
         let Some(stream) = &self.stream else { return self.start_next().map(|()| None) };
         let outcome = stream.take_error().and_then(|error| error.map_or(Ok(()), Err));
@@ -130,7 +131,7 @@ fn start_connecting(address: SocketAddr, keepalive: bool) -> io::Result<TcpStrea
 
 /// A connection and its owner.
 pub(super) struct Entry {
-    /// Identifies the connection's client (`Brokers::identity`), and is dead once that is dropped.
+    /// Identifies the connection's client (`Brokers::identity`); cannot be upgraded once the client is dropped.
     pub owner: Weak<()>,
     pub link: Link,
     pub address: Address,
@@ -140,8 +141,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The admission of the attempt to open the connection, with the time from which on it may be made; `None` if it
-    /// was made already.
+    /// The admission of the attempt to open the connection; `None` once the attempt was made.
     pub fn admission(&self) -> Option<Admitted> {
         match self.socket {
             Socket::Waiting(admitted) => Some(admitted),

@@ -1,9 +1,8 @@
-//! A partition's part of a response, a *chunk*. When it arrives, only the heads of its batches are read, the fields
-//! before the records. Later the batches are checked, unpacked and handed on (returned to the fetcher's caller) one by
-//! one. The last batch may be *cut off* by the response's limit of size: then it is fetched again.
+//! A partition's part of a response, a *chunk*. When it arrives, only the heads of its batches (the fields before the
+//! records) are read. Later the batches are checked, unpacked and handed on (returned to the fetcher's caller) one by
+//! one. If the response's size limit has *cut off* the last batch, that batch is fetched again.
 //!
-//! `mistakes::is_on` is `false` except in tests: there it makes deliberate mistakes, which the simulation has to
-//! detect.
+//! `mistakes::is_on(...)`: a deliberate mistake, which only simulations switch on, to see that they detect it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,8 +13,7 @@ use super::super::mistakes::{self, Mistake};
 use super::super::records::{self, AbortedFilter, Batch, Batches, Codec, Unpack, UnpackError, Unpacked};
 use super::fetched::{Fetched, HeldBytes, place_in};
 
-/// Counts the bytes of the responses that were not completely handed on. A response counts until its last chunk is
-/// gone.
+/// Counts the bytes of the responses that are not completely handed on: each until its last chunk is gone.
 #[derive(Debug, Default)]
 pub(super) struct BufferedBytes {
     /// The number of the last response.
@@ -55,14 +53,14 @@ impl BufferedBytes {
 /// What the heads of the batches in a partition's part of a response say.
 #[derive(Debug, Default)]
 pub(super) struct Heads {
-    /// The bytes of the complete batches.
+    /// The bytes of the usable batches: those that are complete, in order, and before any error.
     pub bytes: usize,
-    /// The offset after the last complete batch, and that batch's leader epoch; `None` if no complete batch reaches the
+    /// The offset after the last usable batch, and that batch's leader epoch; `None` if no usable batch reaches the
     /// wanted offset.
     pub next: Option<(i64, i32)>,
     /// The full size of the last batch if it is cut off; 0 if its length is cut off too.
     pub cut_off_bytes: Option<u64>,
-    /// What is wrong with the batch after the complete ones.
+    /// What is wrong with the batch after the usable ones.
     pub error: Option<records::Error>,
 }
 

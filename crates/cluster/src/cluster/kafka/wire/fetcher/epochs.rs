@@ -1,14 +1,14 @@
 //! Checks whether a partition still holds what was read from it (KIP-320).
 //!
-//! Each leader of a partition has an epoch, a number, and each batch holds the epoch of the leader that appended it. A
-//! request asks the leader at which offset an epoch ends: that of the record before the next offset to fetch. If the
-//! epoch ends before that offset, the partition has lost its newest records.
+//! Each leader of a partition has an epoch, a number, and each batch holds the epoch of the leader that appended it.
+//! The request asks the leader where the epoch of the record before the next offset to fetch ends. If that epoch ends
+//! below the next offset, the partition has lost its newest records.
 //!
 //! The request is sent when reading starts, and whenever the leader or its epoch changes: within one epoch, a leader
-//! loses no records. If the broker does not offer the request, nothing is checked.
+//! loses no records. If no epoch is known, or the broker does not offer the request, nothing is checked.
 //!
-//! A *slot* is what the fetcher knows of one partition. Its *turn* is a number that changes whenever responses to its
-//! earlier requests must no longer count.
+//! A *slot* is what the fetcher knows of one partition. Responses to requests of an earlier *turn* of the slot do not
+//! count (see `slot`).
 
 use std::time::Instant;
 
@@ -124,7 +124,7 @@ impl Fetcher {
                 }
                 brokers.doubt_leader(&slot.name.topic, slot.name.partition, slot.leader, now);
             } else if end.end_offset < offset {
-                slot.handle_truncation(end.end_offset, new_turn, &mut self.buffers);
+                slot.handle_truncation(end.end_offset, new_turn, &mut self.buffered_bytes);
             } else {
                 slot.is_checked = true;
                 slot.unknown_since = None;

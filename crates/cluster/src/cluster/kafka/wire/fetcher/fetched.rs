@@ -83,7 +83,8 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// The partitions of the records, and perhaps others: of one, only a transaction marker may have been passed.
+    /// The partitions of the records. There may be others without records: for example, only a transaction marker was
+    /// passed.
     pub fn partitions(&self) -> &[TopicPartition] {
         &self.partitions
     }
@@ -122,7 +123,7 @@ impl Fetched {
         self.batch_parts.get(self.places.get(index)?.batch_part as usize)
     }
 
-    /// A record, borrowed from its response or its unpacked batch; `None` if there are not that many records.
+    /// A record, borrowed from its response or its unpacked batch; `None` if `index` is out of range.
     pub fn record(&self, index: usize) -> Option<RawRecord<'_>> {
         let place = self.places.get(index)?;
         let bytes = self.batch_parts.get(place.batch_part as usize)?.held.as_slice();

@@ -5,7 +5,7 @@
 //! [`Fetcher::take`] hands on what was fetched, that is, returns it to the caller: the responses' own buffers, and
 //! where in them the records are. A partition's *position* is the offset up to which it was handed on.
 //!
-//! - `slot`: a partition as the fetcher sees it: its offsets, what is buffered, its trouble
+//! - `slot`: a *slot*, that is, a partition as the fetcher sees it: its offsets, what is buffered, its trouble
 //! - `node`: a broker: its session, and its pending requests
 //! - `requests`: which requests to send; `responses`: handles responses; `epochs`: whether a partition still holds the
 //!   records that were read from it (KIP-320)
@@ -16,8 +16,9 @@
 //! - A partition's committed records are handed on in order, each once, from the offset at which it was started. Its
 //!   position never passes a committed record that was not handed on.
 //! - A response counts for a partition only if it is for the offset wanted now, from the leader known now, and was
-//!   requested since the last start. Each partition has the number of its `turn`, a new one after a start, a pause, a
-//!   change of leader, or when records have to be fetched again. Responses to requests of an earlier turn are dropped.
+//!   requested since the last start. A partition's *turn* is a number that changes with each start, pause and change
+//!   of leader, and when buffered records are dropped to be fetched again. Responses to requests of an earlier turn are
+//!   dropped.
 //! - If the epoch of the last batch is known, nothing is fetched from a leader before it has confirmed that it holds
 //!   what was read so far, unless it does not offer the request for that (see `epochs`). Every request names the
 //!   leader's epoch, so that no other leader responds.
@@ -63,8 +64,8 @@ pub use settings::{CONFIRMED_AFTER, FetchSettings};
 use slot::{Phase, Slot};
 pub use trouble::Trouble;
 
-/// A partition is requested alone after responses have left it out for this long: they had records of other partitions
-/// only, so they do not show whether this one has any.
+/// A partition is requested alone this long after a response with records of other partitions only: such a response
+/// does not show whether the partition has records.
 const ALONE_AFTER: Duration = Duration::from_millis(100);
 /// A broker that has records is expected to return them within this time of the request.
 const MORE_WITHIN: Duration = Duration::from_millis(50);
@@ -81,12 +82,12 @@ pub struct Fetcher {
     /// The slots' ids in the order of topic and partition, in which requests name them.
     order: Vec<u32>,
     next_slot_id: u32,
-    /// The number of the last turn of any partition.
+    /// The highest turn number so far, of all partitions; not every number is used.
     last_turn: u64,
     /// By the brokers' numbers.
     nodes: BTreeMap<i32, Node>,
     pending_requests: HashMap<RequestId, PendingRequest>,
-    buffers: BufferedBytes,
+    buffered_bytes: BufferedBytes,
     /// Slots with something to hand on, the next first.
     ready: VecDeque<u32>,
     /// Topics that [`Brokers`] has not been asked to watch yet.
@@ -116,7 +117,7 @@ impl Fetcher {
             last_turn: 0,
             nodes: BTreeMap::new(),
             pending_requests: HashMap::new(),
-            buffers: BufferedBytes::default(),
+            buffered_bytes: BufferedBytes::default(),
             ready: VecDeque::new(),
             unwatched: Vec::new(),
             unwanted: Vec::new(),
@@ -133,7 +134,7 @@ impl Fetcher {
         let turn = self.new_turn_number();
         let id = self.slot_id(partition).unwrap_or_else(|| self.add(partition));
         if let Some(slot) = self.slots.get_mut(&id) {
-            slot.start(turn, offset, epoch_before, &mut self.buffers);
+            slot.start(turn, offset, epoch_before, &mut self.buffered_bytes);
         }
         self.has_changed = true;
     }
@@ -142,7 +143,7 @@ impl Fetcher {
     pub fn pause(&mut self, partition: &TopicPartition) {
         let turn = self.new_turn_number();
         if let Some(slot) = self.slot_id(partition).and_then(|id| self.slots.get_mut(&id)) {
-            slot.pause(turn, &mut self.buffers);
+            slot.pause(turn, &mut self.buffered_bytes);
         }
         self.has_changed = true;
     }
@@ -151,7 +152,7 @@ impl Fetcher {
     pub fn remove(&mut self, partition: &TopicPartition) {
         let Some(id) = self.slot_id(partition) else { return };
         if let Some(mut slot) = self.slots.remove(&id) {
-            slot.drop_chunks(&mut self.buffers);
+            slot.drop_chunks(&mut self.buffered_bytes);
         }
         if let Some(ids) = self.slot_ids.get_mut(&partition.topic) {
             ids.remove(&partition.partition);
@@ -231,7 +232,7 @@ impl Fetcher {
             let Some(id) = self.ready.pop_front() else { break };
             let turn = self.new_turn_number();
             let Some(slot) = self.slots.get_mut(&id) else { continue };
-            slot.hand_on(records_max, unpack, into, &mut self.buffers, &self.settings, turn, now);
+            slot.hand_on(records_max, unpack, into, &mut self.buffered_bytes, &self.settings, turn, now);
             slot.is_ready = slot.can_hand_on();
             if slot.is_ready {
                 self.ready.push_back(id);
@@ -304,13 +305,14 @@ impl Fetcher {
         self.slot(partition)?.reported.map(|reported| reported.start)
     }
 
-    /// The error code with which a partition's requests are refused, and since when; `None` once one has succeeded.
+    /// The error code with which a partition's requests are refused, and since when; `None` once a request has
+    /// succeeded.
     pub fn refusal(&self, partition: &TopicPartition) -> Option<(Instant, i16)> {
         self.slot(partition)?.refusal
     }
 
     /// The bytes of the responses that were not completely handed on.
     pub fn buffered_bytes(&self) -> usize {
-        self.buffers.bytes()
+        self.buffered_bytes.bytes()
     }
 }

@@ -1,8 +1,8 @@
 //! A broker, or *node*, as the fetcher sees it: its fetch session (KIP-227), and its pending requests. In a session the
 //! broker remembers what was requested of each partition, so that a request names only what has changed.
 //!
-//! A *slot* is what the fetcher knows of one partition, by a number. A slot's *turn* is a number too; it changes
-//! whenever responses to the slot's earlier requests must no longer count.
+//! A *slot* is what the fetcher knows of one partition. It has a number, and responses to requests of an earlier *turn*
+//! of the slot do not count (see `slot`).
 
 use std::collections::BTreeMap;
 use std::time::Instant;

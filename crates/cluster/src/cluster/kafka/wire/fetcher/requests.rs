@@ -1,9 +1,9 @@
-//! What to request from which broker, or *node*.
+//! What to request from which broker (*node*).
 //!
-//! A *slot* is what the fetcher knows of one partition. A slot's *turn* is a number that changes whenever responses to
-//! its earlier requests must no longer count.
+//! A *slot* is what the fetcher knows of one partition. Responses to requests of an earlier *turn* of the slot do not
+//! count (see `slot`).
 //!
-//! `mistakes::is_on` switches on a deliberate mistake, in tests only.
+//! `mistakes::is_on(...)`: a deliberate mistake, which only simulations switch on, to see that they detect it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -67,10 +67,10 @@ impl Fetcher {
         self.wakes_at = Some(self.wakes_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// What a partition needs next, and from which broker; `None` if nothing can be requested now. `bytes_share`: how
-    /// many of its bytes may be buffered.
+    /// What a partition needs next, and from which broker; `None` if nothing can be requested now. While `bytes_share`
+    /// of its bytes are buffered, no records are requested.
     fn wish(&mut self, id: u32, bytes_share: usize, brokers: &mut Brokers, now: Instant) -> Option<(i32, Wish)> {
-        let is_full = self.buffers.bytes() >= self.settings.buffered_bytes_max;
+        let is_full = self.buffered_bytes.bytes() >= self.settings.buffered_bytes_max;
         let turn = self.new_turn_number();
         let slot = self.slots.get_mut(&id)?;
         if !slot.is_due(now) {
@@ -177,7 +177,7 @@ impl Fetcher {
         let mut request = fetch::Request::new(buffer, limits, Session::NONE);
         if let Some(target) = target {
             let offset = probed.unwrap_or(target.offset);
-            request.want(&target.name.topic, FetchPartition { offset, ..fetch_partition(&target) });
+            request.want(&target.name.topic, FetchPartition { offset, ..partition_fields(&target) });
             targets.insert(slot_id, target);
         }
         (PendingRequest::Alone { node: node_id, targets, probed, asked_at }, request.finish(), Duration::ZERO)
@@ -209,9 +209,9 @@ impl Fetcher {
         let mut request = fetch::Request::new(buffer, limits, node.session);
         for id in &slot_ids {
             let Some(target) = targets.get(id) else { continue };
-            // Turns are internal to the fetcher: the broker is not told of a new one.
+            // Turns are internal to the fetcher: if only the turn is new, the broker's session need not change.
             if node.targets.get(id).is_none_or(|before| !before.is_same_to_broker(target)) {
-                request.want(&target.name.topic, fetch_partition(target));
+                request.want(&target.name.topic, partition_fields(target));
             }
         }
         for target in node.targets.iter().filter(|(id, _)| !targets.contains_key(id)).map(|(_, target)| target) {
@@ -266,8 +266,8 @@ fn target_of(slot: &Slot) -> Option<Target> {
     Some(Target { name, turn: slot.turn, offset: slot.next_offset, leader_epoch, bytes_max: slot.bytes_max })
 }
 
-/// The partition's part of a request.
-fn fetch_partition(target: &Target) -> FetchPartition {
+/// The partition's fields in a request.
+fn partition_fields(target: &Target) -> FetchPartition {
     FetchPartition {
         partition: target.name.partition,
         leader_epoch: target.leader_epoch,

@@ -1,10 +1,10 @@
 //! Handles brokers' responses.
 //!
-//! A *slot* is what the fetcher knows of one partition, by a number. A partition is requested *alone* by a request for
-//! nothing else, whose response shows whether the leader has records to return. To *probe* an offset is to request it
-//! alone, to learn whether there is a record with this offset (see `fetcher`, "A gap at the end").
+//! A *slot* is what the fetcher knows of one partition. A partition is requested *alone* by a request for nothing else,
+//! whose response shows whether the leader has records to return. To *probe* an offset is to request it alone, to learn
+//! whether there is a record with this offset (see `fetcher`, "A gap at the end").
 //!
-//! `mistakes::is_on` switches on a deliberate mistake, in tests only.
+//! `mistakes::is_on(...)`: a deliberate mistake, which only simulations switch on, to see that they detect it.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -190,8 +190,8 @@ impl Fetcher {
         true
     }
 
-    /// Handles a partition's part of a response, and returns the batches to buffer; `None` if there are none. `probed`:
-    /// the offset that was probed. `empty_asked_at`: when the request was sent, if the response has no records of any
+    /// Handles a partition's part of a response, and returns the part if its batches have to be buffered. `probed`: the
+    /// offset that was probed. `empty_asked_at`: when the request was sent, if the response has no records of any
     /// partition.
     fn handle_partition(
         &mut self,
@@ -215,11 +215,11 @@ impl Fetcher {
         slot.succeed();
         let (high, stable) = (partition.high_watermark, partition.last_stable_offset);
         slot.reported = Some(Reported { high, stable, start: partition.log_start_offset });
-        // If the probed offset is the wanted one, records that were returned are the wanted ones: as without a probe.
+        // If the probed offset is the wanted one, returned records are the wanted ones, and handled as without a probe.
         let probed = probed.filter(|offset| partition.records.is_empty() || *offset > slot.next_offset);
         let begins_after = |offset| base_offset(partition.records).is_some_and(|base| base > offset);
         if partition.records.is_empty() || probed.is_some_and(begins_after) {
-            // The response to a probe shows that there is no record at the probed offset, whatever else it contains.
+            // Such a response to a probe shows that there is no record at the probed offset.
             let is_believed = probed.is_some() || mistakes::is_on(Mistake::EmptinessBelieved);
             match empty_asked_at.or(is_believed.then_some(now)) {
                 Some(asked_at) => slot.note_gap(probed, asked_at, now),
@@ -301,8 +301,8 @@ impl Fetcher {
         }
     }
 
-    /// Sets the time for requesting partitions alone: those of `targets` that the response does not name, but that may
-    /// have records. A session's response names only partitions that have changed.
+    /// Sets the time at which to request a partition alone, for each of `targets` that may have records but that the
+    /// response does not name. A session's response names only partitions that have changed.
     fn note_unnamed(&mut self, targets: &Targets, named: &BTreeSet<u32>, alone_at: Instant) {
         for id in targets.keys().filter(|id| !named.contains(id)) {
             if self.is_current(*id, targets)
@@ -313,21 +313,21 @@ impl Fetcher {
         }
     }
 
-    /// Buffers these parts of a response. If `parts` is empty, the response's memory is reused for other responses.
+    /// Buffers these parts of a response. If `parts` is empty, the response's memory can be reused.
     fn buffer(&mut self, parts: Vec<Part>, body: Body, brokers: &mut Brokers) {
         if parts.is_empty() {
             brokers.recycle(body.into_buffer());
             return;
         }
         let body = Arc::new(body);
-        let response_number = self.buffers.hold(body.as_slice().len(), parts.len());
+        let response_number = self.buffered_bytes.hold(body.as_slice().len(), parts.len());
         for part in parts {
             let mut aborted = AbortedFilter::default();
             if !part.aborted.is_empty() {
                 aborted.begin(part.aborted);
             }
             let (Some(slot), Some((end, epoch))) = (self.slots.get_mut(&part.slot_id), part.heads.next) else {
-                self.buffers.release(response_number);
+                self.buffered_bytes.release(response_number);
                 continue;
             };
             let end_epoch = Some(epoch).filter(|epoch| *epoch >= 0);

@@ -2,15 +2,15 @@
 //! any further.
 //!
 //! - To *hand on* records is to return them to the fetcher's caller.
-//! - A *turn* is a number, and a new one whenever the wanted offset or leader changes for another reason than what was
-//!   fetched: a start, a pause, another leader, records that have to be fetched again. Responses to requests of an
-//!   earlier turn do not count.
-//! - A *gap* is a range of offsets without records, left by compaction. Before the partition is read on after it, its
-//!   last offset is *probed*: requested alone, to see whether there is a record after all.
+//! - A *turn* is a number. It changes with each start, pause and change of leader, and when buffered records are
+//!   dropped to be fetched again. Responses to requests of an earlier turn do not count.
+//! - A *gap* is a range of offsets without records, left by compaction. Before the position moves over a gap just below
+//!   the last stable offset, the gap's last offset is *probed*: requested alone, to see whether there is a record after
+//!   all (see `fetcher`).
 //! - The *epoch before* an offset is the leader epoch of the batch before it, or of the leader that reported the gap
 //!   before it. A leader is asked whether it still holds everything up to there (see `epochs`).
 //!
-//! `mistakes::is_on` switches on a deliberate mistake, in tests only.
+//! `mistakes::is_on(...)`: a deliberate mistake, which only simulations switch on, to see that they detect it.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -59,7 +59,7 @@ pub(super) struct Reported {
 struct SuspectedGap {
     /// When the leader first returned nothing.
     since: Instant,
-    /// The offset after the gap: the last stable offset.
+    /// The offset after the gap: the last stable offset at `since`, or a lower one that was reported later.
     end: i64,
     /// Whether the leader has returned nothing again after [`CONFIRMED_AFTER`]. The last offset before `end` is then
     /// probed.
@@ -95,13 +95,13 @@ pub(super) struct Slot {
     pub retry_at: Option<Instant>,
     /// How many requests for the partition have failed in a row.
     failures: u32,
-    /// The error code that requests for the partition are refused with, and since when.
+    /// The error code with which requests for the partition fail ([`NO_ERROR_CODE`] without a code), and since when.
     pub refusal: Option<(Instant, i16)>,
     /// When the partition is to be requested by a request for nothing else, to learn whether it has records.
     pub alone_at: Option<Instant>,
     suspected_gap: Option<SuspectedGap>,
-    /// If nothing is buffered: the end of a gap after the position, which the next hand-over moves the position over,
-    /// and the epoch before that end.
+    /// If nothing was buffered when a gap was confirmed: the gap's end, to which the next hand-over moves the position
+    /// first, and the epoch before that end.
     passed_gap: Option<(i64, Option<i32>)>,
     /// Since when leaders have responded that they do not know the epoch before `next_offset`.
     pub unknown_since: Option<Instant>,
@@ -138,9 +138,9 @@ impl Slot {
     }
 
     /// Begins to read at `offset`.
-    pub fn start(&mut self, turn: u64, offset: i64, epoch_before: Option<i32>, buffers: &mut BufferedBytes) {
+    pub fn start(&mut self, turn: u64, offset: i64, epoch_before: Option<i32>, buffered_bytes: &mut BufferedBytes) {
         if !mistakes::is_on(Mistake::BufferedUsedAfterRestart) {
-            self.drop_chunks(buffers);
+            self.drop_chunks(buffered_bytes);
         }
         (self.position, self.epoch_before_position) = (offset, epoch_before);
         self.phase = Phase::Reading;
@@ -150,8 +150,8 @@ impl Slot {
     }
 
     /// Stops reading.
-    pub fn pause(&mut self, turn: u64, buffers: &mut BufferedBytes) {
-        self.drop_chunks(buffers);
+    pub fn pause(&mut self, turn: u64, buffered_bytes: &mut BufferedBytes) {
+        self.drop_chunks(buffered_bytes);
         self.phase = Phase::Paused;
         self.rewind(turn);
     }
@@ -170,8 +170,8 @@ impl Slot {
         (self.suspected_gap, self.alone_at) = (None, None);
     }
 
-    pub fn drop_chunks(&mut self, buffers: &mut BufferedBytes) {
-        self.chunks.drain(..).for_each(|chunk| buffers.release(chunk.response_number));
+    pub fn drop_chunks(&mut self, buffered_bytes: &mut BufferedBytes) {
+        self.chunks.drain(..).for_each(|chunk| buffered_bytes.release(chunk.response_number));
         self.buffered = 0;
     }
 
@@ -228,12 +228,12 @@ impl Slot {
     /// Handles that the leader does not hold what was fetched: on the leader, the epoch before `next_offset` ends at
     /// `end`, below `next_offset`. Records that are not handed on yet are dropped and fetched again; if all were handed
     /// on, the partition fails with [`Trouble::Truncated`].
-    pub fn handle_truncation(&mut self, end: i64, turn: u64, buffers: &mut BufferedBytes) {
+    pub fn handle_truncation(&mut self, end: i64, turn: u64, buffered_bytes: &mut BufferedBytes) {
         if !self.can_hand_on() {
             self.fail(Trouble::Truncated { offset: self.next_offset, end });
         } else {
             let leader = self.leader;
-            self.drop_chunks(buffers);
+            self.drop_chunks(buffered_bytes);
             self.rewind(turn);
             self.begin(turn, leader);
         }
@@ -288,8 +288,8 @@ impl Slot {
     }
 
     /// Moves `next_offset` over a gap that a leader of this epoch has reported. At the gap's end this epoch is
-    /// compared, not that of the last batch, which may have ended inside the gap: the partition would seem to be
-    /// truncated.
+    /// compared, not that of the last batch: that epoch may have ended inside the gap, and the partition would seem
+    /// to be truncated.
     fn pass_over(&mut self, end: i64, epoch: Option<i32>) {
         (self.next_offset, self.epoch_before_next) = (end, epoch.or(self.epoch_before_next));
         match self.chunks.back_mut() {
@@ -331,7 +331,7 @@ impl Slot {
         records_max: usize,
         unpack: &mut dyn Unpack,
         into: &mut Fetched,
-        buffers: &mut BufferedBytes,
+        buffered_bytes: &mut BufferedBytes,
         settings: &FetchSettings,
         turn: u64,
         now: Instant,
@@ -354,7 +354,7 @@ impl Slot {
             }
             let response_number = chunk.response_number;
             self.chunks.pop_front();
-            buffers.release(response_number);
+            buffered_bytes.release(response_number);
         }
         (self.position, self.epoch_before_position) = (cursor.position, cursor.epoch);
         let offset = self.position;
@@ -364,7 +364,7 @@ impl Slot {
             Some(Halt::Damaged(error)) => Ok(error),
         };
         // What is buffered after the failed batch must not be taken for the next records.
-        self.drop_chunks(buffers);
+        self.drop_chunks(buffered_bytes);
         self.rewind(turn);
         match error_or_trouble {
             Ok(error) => self.note_unreadable(offset, error, settings, now),

@@ -37,8 +37,8 @@ fn heads_count_only_complete_batches() {
         };
         assert_eq!((heads.bytes, heads.next), (bytes, next), "{length} bytes");
         assert!(heads.error.is_none());
-        let is_started = length != 0 && length != first.len() && length != both.len();
-        assert_eq!(heads.cut_off_bytes.is_some(), is_started, "{length} bytes");
+        let is_cut_off = length != 0 && length != first.len() && length != both.len();
+        assert_eq!(heads.cut_off_bytes.is_some(), is_cut_off, "{length} bytes");
         if (12..first.len()).contains(&length) {
             assert_eq!(heads.cut_off_bytes, Some(first.len() as u64));
         }
@@ -93,18 +93,18 @@ fn empty_response_says_nothing_about_offsets_beyond_its_last_stable_one() {
 }
 
 #[test]
-fn buffer_counts_until_its_last_chunk_is_released() {
-    let mut buffers = BufferedBytes::default();
-    let (one, other) = (buffers.hold(100, 2), buffers.hold(30, 1));
-    assert_eq!(buffers.bytes(), 130);
-    buffers.release(one);
-    assert_eq!(buffers.bytes(), 130);
-    buffers.release(one);
-    buffers.release(one);
-    assert_eq!(buffers.bytes(), 30);
-    buffers.release(other);
-    buffers.hold(50, 0);
-    assert_eq!(buffers.bytes(), 0);
+fn response_counts_until_its_last_chunk_is_released() {
+    let mut buffered_bytes = BufferedBytes::default();
+    let (one, other) = (buffered_bytes.hold(100, 2), buffered_bytes.hold(30, 1));
+    assert_eq!(buffered_bytes.bytes(), 130);
+    buffered_bytes.release(one);
+    assert_eq!(buffered_bytes.bytes(), 130);
+    buffered_bytes.release(one);
+    buffered_bytes.release(one);
+    assert_eq!(buffered_bytes.bytes(), 30);
+    buffered_bytes.release(other);
+    buffered_bytes.hold(50, 0);
+    assert_eq!(buffered_bytes.bytes(), 0);
 }
 
 #[test]

@@ -124,8 +124,8 @@ fn scram_login_succeeds_only_with_the_same_password() {
 
 #[test]
 fn separators_in_a_user_name_are_escaped() {
-    let (_, token) = Dialogue::begin(&scram(false, "a=b,c", "x"), nonce("rOprNGfwEbeRWgbNEkqOrOprNGfwEbeR")).unwrap();
-    assert_eq!(token, b"n,,n=a=3Db=2Cc,r=rOprNGfwEbeRWgbNEkqOrOprNGfwEbeR");
+    let (_, message) = Dialogue::begin(&scram(false, "a=b,c", "x"), nonce("rOprNGfwEbeRWgbNEkqOrOprNGfwEbeR")).unwrap();
+    assert_eq!(message, b"n,,n=a=3Db=2Cc,r=rOprNGfwEbeRWgbNEkqOrOprNGfwEbeR");
 }
 
 #[test]
@@ -162,8 +162,8 @@ fn a_broker_that_does_not_know_the_password_is_refused() {
 #[test]
 fn plain_login_sends_user_and_password() {
     let login = Login::Plain { user: "me".into(), password: "secret".into() };
-    let (mut dialogue, token) = Dialogue::begin(&login, [0; NONCE_BYTES]).unwrap();
-    assert_eq!(token, b"\0me\0secret");
+    let (mut dialogue, message) = Dialogue::begin(&login, [0; NONCE_BYTES]).unwrap();
+    assert_eq!(message, b"\0me\0secret");
     assert_eq!(dialogue.next(&login, b"").unwrap(), None);
     let split = Login::Plain { user: "me".into(), password: "sec\0ret".into() };
     assert!(Dialogue::begin(&split, [0; NONCE_BYTES]).is_err());
@@ -331,10 +331,12 @@ proptest! {
     ) {
         let plain = Login::Plain { user: "a".into(), password: "b".into() };
         for login in [scram(false, "user", "pencil"), plain, bearer("a.b.c", &[])] {
-            for token in [&bytes[..], text.as_bytes(), format!("r=BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcH{text}").as_bytes()] {
+            for message in
+                [&bytes[..], text.as_bytes(), format!("r=BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcH{text}").as_bytes()]
+            {
                 let (mut dialogue, _) = Dialogue::begin(&login, [7; NONCE_BYTES]).unwrap();
-                let _ = dialogue.next(&login, token);
-                let _ = dialogue.next(&login, token);
+                let _ = dialogue.next(&login, message);
+                let _ = dialogue.next(&login, message);
             }
             let _ = read_handshake_response(&login, &bytes);
             for version in AUTHENTICATE_VERSIONS {

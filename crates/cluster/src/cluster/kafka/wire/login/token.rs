@@ -82,7 +82,7 @@ pub struct Tokens(Mutex<Contents>);
 struct Contents {
     /// The token, and when its validity ends.
     token: Option<(Arc<Token>, Instant)>,
-    /// Why no other token could be obtained since.
+    /// Why the last attempt to obtain a token failed, if no token was put since.
     missing: Option<NoToken>,
 }
 

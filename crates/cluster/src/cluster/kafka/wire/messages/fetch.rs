@@ -100,7 +100,8 @@ struct Topics {
 }
 
 impl Topics {
-    /// An empty list in `buffer`. `head`: what precedes the topics, including their count, which is written at the end.
+    /// An empty list in `buffer`. `head`: what precedes the topics, with space for their count, which
+    /// [`Request::finish`] writes.
     fn new(mut buffer: Vec<u8>, head: &[u8]) -> Self {
         buffer.clear();
         buffer.extend_from_slice(head);

@@ -56,7 +56,7 @@ const LENGTH_END: usize = 12;
 const CHECKED_FROM: usize = 21;
 /// The batch format that is read and written.
 const MAGIC: i8 = 2;
-/// What stands for no producer, no timestamp, or no sequence.
+/// What stands for no producer, no timestamp or no sequence, and as a length for null.
 pub const UNSET: i64 = -1;
 
 const CODEC_BITS: i16 = 0x07;
@@ -98,7 +98,7 @@ pub enum Codec {
 }
 
 impl Error {
-    /// A batch is out of order: its base offset is wrong, or that of the preceding batch is.
+    /// A batch is out of order: its base offset is wrong, or the preceding batch's is.
     pub const OUT_OF_ORDER: Self = Self::Damaged("its base offset is below the end of the preceding batch");
 }
 

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::{Codec, HEAD_BYTES};
 
-/// The bytes with which a frame of Java's snappy library (xerial's) begins. The library's version and the lowest
+/// The bytes with which a frame of Java's snappy library (xerial) begins. The library's version and the lowest
 /// version that can read the frame follow.
 pub(super) const XERIAL_MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
 pub(super) const XERIAL_VERSIONS: [u8; 8] = [0, 0, 0, 1, 0, 0, 0, 1];
@@ -78,7 +78,7 @@ impl Packer {
         self.take(|buffers| buffers.max_by_key(|(_, capacity)| *capacity))
     }
 
-    /// Takes a buffer that is kept, or a new one if none is. `choose` is given the index and the capacity of each.
+    /// Takes the kept buffer that `choose` selects by index and capacity, or a new buffer if none is kept.
     fn take(
         &mut self,
         choose: impl FnOnce(&mut dyn Iterator<Item = (usize, usize)>) -> Option<(usize, usize)>,

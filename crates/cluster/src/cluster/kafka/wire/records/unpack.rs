@@ -109,8 +109,8 @@ fn read_all(from: impl Read, packed_bytes: usize, max: usize) -> Result<Vec<u8>,
     if unpacked.len() > max { Err(UnpackError::TooLarge) } else { Ok(unpacked) }
 }
 
-/// Strips the head that Java's snappy library (xerial) writes, which leaves blocks, each preceded by its length; `None`
-/// if the bytes do not begin with such a head.
+/// Strips the head that Java's snappy library (xerial) writes. Blocks remain, each preceded by its length. `None` if
+/// the bytes do not begin with such a head.
 pub fn strip_xerial(bytes: &[u8]) -> Option<&[u8]> {
     bytes.strip_prefix(&XERIAL_MAGIC)?.get(XERIAL_VERSIONS.len()..)
 }

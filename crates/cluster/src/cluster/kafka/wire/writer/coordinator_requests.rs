@@ -1,9 +1,9 @@
 //! Requests to coordinators: how they are built and sent, and which are pending. Their responses are in
 //! `coordinator_responses`.
 //!
-//! Coordinators are the brokers that decide on a transactional id's transactions, and keep a group's offsets. The
-//! writer's *identity* is the producer's id and its epoch, as the coordinator has assigned them. A *slot* is a
-//! partition's index in the writer's list of partitions.
+//! A *coordinator* is the broker that keeps the state of a transactional id's transactions, or a group's offsets. The
+//! writer's *identity* is the producer's id with an epoch, as the coordinator has assigned them. A *slot* is a
+//! partition's index in `Writer::partitions`.
 //!
 //! Requests are encoded by the crate kafka-protocol.
 //!
@@ -351,7 +351,7 @@ impl Writer {
                 ),
             }
         }
-        // Always, unless a test of the simulation makes a mistake on purpose.
+        // True, unless a simulation has switched on the mistake.
         let names_member = !is_on(Mistake::NoGeneration);
         TxnOffsetCommitRequest::default()
             .with_transactional_id(self.transactional_id())
@@ -385,7 +385,7 @@ pub(super) fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }
 
-/// The group's id: `known`, the one of earlier transactions, if it is the same, so that it is not allocated again.
+/// A group's id to share: that of earlier transactions (`known`) if it is the same, otherwise a new copy.
 pub(super) fn shared_group_id(known: Option<&Arc<str>>, id: &str) -> Arc<str> {
     known.filter(|known| ***known == *id).map_or_else(|| id.into(), Arc::clone)
 }

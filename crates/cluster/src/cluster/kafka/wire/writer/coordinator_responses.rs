@@ -1,7 +1,4 @@
-//! Handles coordinators' responses, and failed requests to coordinators. A coordinator is the broker that keeps a
-//! transaction's state, or a consumer group's.
-//!
-//! A **slot** is the index of a partition in `Writer::partitions`.
+//! Handles coordinators' responses, and failed requests to coordinators. The terms are those of `coordinator_requests`.
 //!
 //! Responses with arrays are decoded here: the crate kafka-protocol allocates as much as a count claims, without
 //! checking it first.

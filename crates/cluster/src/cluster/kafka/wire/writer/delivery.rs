@@ -1,11 +1,11 @@
 //! What the error codes of Kafka's responses mean for a batch, for a request to a coordinator, and for the writer's
 //! caller.
 //!
-//! The codes have their names in `org.apache.kafka.common.protocol.Errors`; brokers throw the errors in
+//! The codes have the names of `org.apache.kafka.common.protocol.Errors`; brokers throw the errors in
 //! `ReplicaManager`, `ProducerStateManager`, `TransactionCoordinator` and `GroupCoordinatorService`.
 //!
 //! **Failure**: after a code that is not listed here the transaction must be aborted. In the response to a commit, such
-//! a code leaves the outcome unknown; `lifecycle` has the one exception.
+//! a code leaves the outcome unknown, with one exception (`Writer::apply_error`).
 
 use kafka_protocol::ResponseError;
 
@@ -183,8 +183,8 @@ fn is_denied(error_code: i16) -> bool {
     )
 }
 
-/// Whether a topic's error in the brokers' metadata says that this client cannot write to it until a person changes
-/// something: the permission is missing, or the name is invalid.
+/// Whether a topic's error in the brokers' metadata means that this client cannot write to the topic until a person
+/// changes something: the permission is missing, or the name is invalid.
 pub(super) fn denies_topic(error_code: i16) -> bool {
     matches!(error_code, code::TOPIC_AUTHORIZATION_FAILED | code::INVALID_TOPIC_EXCEPTION)
 }

@@ -1,8 +1,8 @@
 //! The steps of opening, committing and aborting.
 //!
-//! **Terms.** The writer's identity is its producer id with an epoch. With version 1 of transactions (KIP-98) all
-//! transactions of an identity share the epoch; with version 2 (KIP-890) each has its own. A record is in the log once
-//! the leader of its partition has acknowledged it.
+//! **Terms.** The writer's identity is its producer id with an epoch. With version 1 of transactions (KIP-98) a
+//! writer's transactions share the epoch; with version 2 (KIP-890) each has its own. A record is in the log once the
+//! leader of its partition has acknowledged it.
 //!
 //! A commit sends the records that were handed over, and meanwhile adds the consumer group's offsets to the
 //! transaction. It requests the end of the transaction only when all records are in the log and the offsets are
@@ -155,7 +155,7 @@ impl Writer {
         self.send_init_producer_id(false, brokers, now);
     }
 
-    /// Handles the identity that the coordinator has assigned: the writer is open now.
+    /// Handles the identity that the coordinator has assigned: [`Writer::open`] has succeeded.
     pub(super) fn complete_open(&mut self, producer_id: i64, epoch: i16) {
         if matches!(self.state, State::Opening(_)) {
             self.session.set_identity(producer_id, epoch);
@@ -233,7 +233,8 @@ impl Writer {
     }
 
     /// The error if a reported record was written below the lowest offset that [`Writer::expect_from`] allows for its
-    /// number: the partition has lost the records that were there before.
+    /// number (the partition has lost the records that were there before), or at an offset that the broker did not
+    /// return.
     fn expectation_error(&self) -> Option<WriteError> {
         let is_below =
             |(number, offset): &&(u64, i64)| self.expected_offsets.get(number).is_some_and(|from| offset < from);

@@ -2,14 +2,14 @@
 //! ended at its coordinator (KIP-98, KIP-447, KIP-890).
 //!
 //! The caller drives it: it hands over records ([`Writer::send`]), starts an operation ([`Writer::open`],
-//! [`Writer::commit`], [`Writer::abort`]), has its [`Brokers`] read and write, calls [`Writer::drive`], and takes
-//! the outcome once there is one ([`Writer::take_outcome`]).
+//! [`Writer::commit`], [`Writer::abort`]), has its [`Brokers`] read and write, calls [`Writer::drive`], and takes the
+//! operation's outcome ([`Writer::take_outcome`]).
 //!
-//! **Terms.** A slot is a partition's index in `Writer::partitions`; the caller gets it once for each partition. A
-//! ticket names the sender of a record by a number. The producer's identity is its id with an epoch: the next producer
-//! that opens the same transactional id gets a higher epoch, and brokers refuse the former holder, which is then *fenced*. A
-//! batch is sealed once it has its sequence (the number of its first record, by which brokers recognise a repeated
-//! batch) and its final bytes. It is in the log once the partition's leader has acknowledged it.
+//! **Terms.** A slot is a partition's index in `Writer::partitions` ([`Writer::slot`]). A ticket names the sender of a
+//! record by a number. The producer's identity is its id with an epoch: the next producer that opens the same
+//! transactional id gets a higher epoch, and brokers refuse the former holder, which is then *fenced*. A batch is
+//! sealed once it has its sequence (the number of its first record, by which brokers recognise a repeated batch) and
+//! its final bytes. It is in the log once the partition's leader has acknowledged it.
 //!
 //! - `types`: its inputs and outputs; `send`: handing records over
 //! - `partition`: batches on their way to one partition, and their sequences
@@ -248,8 +248,8 @@ impl Writer {
         std::mem::take(&mut self.failures)
     }
 
-    /// The reported records that have got into the log since the last call, each as its [`Ticket::number`] and its
-    /// offset. A record whose offset the broker did not say is left out, or, if an offset is expected
+    /// The reported records that have reached the log since the last call, each as its [`Ticket::number`] and its
+    /// offset. A record whose offset the broker did not return is left out, or, if an offset is expected
     /// ([`Writer::expect_from`]), has the offset -1.
     pub fn take_delivered(&mut self) -> Vec<(u64, i64)> {
         std::mem::take(&mut self.delivered)

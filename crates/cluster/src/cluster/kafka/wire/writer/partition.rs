@@ -1,12 +1,13 @@
 //! Batches on their way to one partition: they are built, sealed with a sequence, sent, and resent after failures.
 //!
-//! **Terms.** A sequence numbers a producer's records in one partition; a batch has that of its first record, by which
-//! the broker recognises a repeated batch. A batch is in the log once the broker has acknowledged it. The sender of a
-//! record is the caller that handed it to the writer, under a number of its own ([`Ticket`](super::Ticket)).
+//! **Terms.** A sequence numbers a producer's records in one partition. A batch has the sequence of its first record,
+//! by which the broker recognises a repeated batch; it is in the log once the broker has acknowledged it. The sender of
+//! a record is the caller that handed the record to the writer, and has a number ([`Ticket`](super::Ticket)).
 //!
 //! Invariants: batches are in the order of their sequences; a batch keeps its sequence until it is dropped with its
 //! transaction; from the first batch that is not in the log onwards, at most [`REMEMBERED_BATCHES`] batches have been
-//! sent: a broker recognises a repeated batch only among that many (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
+//! sent: a broker recognises a repeated batch only among the last batches, as many as it remembers
+//! (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
 //!
 //! `is_on(Mistake::...)`: a deliberate mistake, which only simulations switch on, to see that they detect it.
 
@@ -110,7 +111,7 @@ pub(super) enum TransactionMembership {
     In,
 }
 
-/// The wait before the next attempt: short at first, then longer and longer.
+/// The wait before the next attempt: short at first, then longer, up to a bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RetryBackoff {
     attempts: u32,
@@ -250,7 +251,7 @@ impl Partition {
         self.sealed_batches.iter().take(position).all(|batch| batch.send_state == SendState::Logged)
     }
 
-    /// Whether the order of batches allows another one to be sent to `node` now, by the producer of this id.
+    /// Whether the order of batches allows the producer with this id to send another batch to `node` now.
     pub fn can_send_to(&self, node: i32, producer_id: i64) -> bool {
         let in_flight = self.in_flight();
         if in_flight == 0 || is_on(Mistake::LastFirst) {

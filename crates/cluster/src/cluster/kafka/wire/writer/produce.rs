@@ -1,8 +1,8 @@
 //! Which batches are sent to which broker, and when.
 //!
-//! A **slot** is the index of a partition in `Writer::partitions`. A batch is first open (records are added to it),
-//! then full; it is **sealed** once it has its sequence and its final bytes. A sealed batch waits to be sent, was sent,
-//! or is in the partition's log.
+//! A **slot** is the index of a partition in `Writer::partitions`. A batch is open while records are added to it, and
+//! full once the next record has no room in it. Before it is sent, full or not, it is **sealed**: it gets its sequence
+//! and its final bytes. A sealed batch waits to be sent, was sent, or is in the partition's log.
 //!
 //! A Produce request holds at most one batch of each partition that its broker leads. A batch is sent once the
 //! partition's previous batch was sent to the same broker on the same connection, or has a response; after a failure
@@ -53,7 +53,7 @@ type SharedBatch = OutgoingBatch<Arc<Vec<u8>>>;
 /// The partitions whose next batches may be sent to a broker.
 struct BrokerPlan {
     node: i32,
-    /// Whether one of these batches should be sent now. Then the others go along, even if they are not full.
+    /// Whether at least one of these batches should be sent now. If so, the others go along, even if they are not full.
     is_due: bool,
     partitions: Vec<(usize, Leader)>,
 }
@@ -100,8 +100,8 @@ impl Writer {
         plans
     }
 
-    /// The leader that the partition's next batch may be sent to now, and whether it should be sent now. `None` if it
-    /// may not, or if there is no batch.
+    /// The leader that the partition's next batch may be sent to now, and whether the batch should be sent now. `None`
+    /// if the partition has no known leader, or no batch that may be sent now.
     fn leader_to_send_to(&self, slot: usize, brokers: &Brokers, now: Instant) -> Option<(Leader, bool)> {
         let partition = self.partitions.get(slot)?;
         if partition.membership != TransactionMembership::In || !partition.backoff.is_over(now) {
@@ -221,8 +221,8 @@ impl Writer {
         Some(partition.sealed_batches.len() - 1)
     }
 
-    /// Handles a request without a response: its batches are sent again. If the request was sent (`was_sent`), they may
-    /// be in the log.
+    /// Handles a request without a readable response: its batches are sent again. If the request was sent (`was_sent`),
+    /// they may be in the log.
     pub(super) fn handle_produce_failure(
         &mut self,
         id: RequestId,
@@ -234,7 +234,7 @@ impl Writer {
     ) {
         for batch in &request.batches {
             if was_sent {
-                self.mark_lost(id, batch);
+                self.note_late_copy(id, batch);
             }
             self.resend(id, batch, reason.to_owned(), now);
             if let Some(partition) = self.partitions.get(batch.slot) {
@@ -244,7 +244,7 @@ impl Writer {
     }
 
     /// Notes that a copy of the batch may arrive late.
-    fn mark_lost(&mut self, id: RequestId, sent: &RequestBatch) {
+    fn note_late_copy(&mut self, id: RequestId, sent: &RequestBatch) {
         if is_on(Mistake::TwoSequences) {
             self.resequence(id, sent);
         }

@@ -86,7 +86,7 @@ impl Writer {
             BatchOutcome::Gap if !is_first => self.resend(id, sent, why(), now),
             BatchOutcome::TooLarge if count > 1 => self.split_batch(sent.slot, position, &what, now),
             BatchOutcome::TooLarge | BatchOutcome::Refused => self.refuse_records(sent.slot, position, response, &what),
-            // A gap although all batches before this one are in the log: nothing can be sent again to close it.
+            // A gap here means that all batches before this one are in the log: no batch can be sent again to close it.
             BatchOutcome::Gap | BatchOutcome::Abort => {
                 self.fail_batch(sent.slot, position, response, WriteErrorKind::Abort, &what)
             }
@@ -115,7 +115,8 @@ impl Writer {
             let mut offset = base_offset;
             for run in &batch.runs {
                 if run.report {
-                    // Without an offset, a record is reported only where one is expected: that fails the commit.
+                    // If the broker has not said the offsets, -1 is reported, and only to a sender for which
+                    // `Writer::expect_from` has set a lowest offset: the commit then fails.
                     let is_reported = base_offset >= 0 || self.expected_offsets.contains_key(&run.number);
                     let offsets =
                         (0..run.count).map(|index| if base_offset < 0 { -1 } else { offset + i64::from(index) });

@@ -1,7 +1,7 @@
 //! Accepts records: each record is added to its partition's batch, if there is room.
 //!
-//! A [`Slot`] stands for a partition: it is its index in `Writer::partitions`. A [`Ticket`] says who hands a record
-//! over, and whether its offset is reported.
+//! A [`Slot`] is the index of a partition in `Writer::partitions`. A [`Ticket`] says who hands a record over, and
+//! whether the record's offset is reported.
 //!
 //! **Failure**: a record that can never be sent, or whose slot does not exist, is refused; the transaction stays open.
 

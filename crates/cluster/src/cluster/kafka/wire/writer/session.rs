@@ -1,10 +1,10 @@
 //! The producer's identity, and whether it may still be trusted.
 //!
 //! The identity is a producer id with an epoch. The next producer that opens the same transactional id gets a higher
-//! epoch; brokers then refuse requests with a lower one.
+//! epoch; brokers then refuse requests with a lower epoch.
 //!
-//! Invariants: sequences (the numbers of a producer's records in a partition) start at 0 in each epoch; a batch sealed
-//! in one epoch, that is, given its sequence, is never sent in another.
+//! Invariants: sequences (the numbers of a producer's records in a partition) start at 0 in each epoch; a batch is sent
+//! only in the epoch in which it was sealed (got its sequence).
 //!
 //! **Doubt.** With version 1 of transactions, all transactions of a producer share one epoch. A request that was
 //! pending when its connection broke may still be executed later: a late request to end a transaction then ends the

@@ -4,7 +4,7 @@ use super::super::*;
 use super::world::*;
 
 #[test]
-fn each_use_has_a_connection_of_its_own() {
+fn each_purpose_has_a_connection_of_its_own() {
     let mut world = World::new(settings());
     world.watch("orders");
     world.until(|world| world.leader(0).is_some());
