@@ -143,7 +143,7 @@ fn what_is_under_way_is_written_as_the_table_says() {
     let journal = journal();
     let whole = under_way(journal.as_journal());
     let steps = "0003 06 636861726765 01 00000004 63685f31 04 6d61696c 00 04 6d61696c 02 00000002 6e6f";
-    assert_eq!(documented(include_str!("journal.rs"), "a step"), ["name", "how", "result", "reason"]);
+    assert_eq!(documented(include_str!("journal.rs"), "a step"), ["name", "state", "result", "reason"]);
     let fingerprint = &("01".to_owned() + &"07".repeat(20));
     let cases = [
         (whole, ["03", fingerprint, steps]),
