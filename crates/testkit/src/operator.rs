@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -187,6 +188,21 @@ impl Operator {
     pub fn freeze_in_transaction(&self, job: &Job) {
         within(DEADLINE, &format!("{} to be caught in a transaction", self.label), || {
             self.frozen_in_transaction(job).then_some(())
+        });
+    }
+
+    /// Freezes it while no transaction of it is open: tries until none is, and none begins by what it has sent before.
+    pub fn freeze_between_transactions(&self, job: &Job) {
+        const MOMENT: Duration = Duration::from_millis(150);
+        let is_open = || [&job.output, &job.changelog()].into_iter().any(|topic| job.kafka.has_open_transaction(topic));
+        within(DEADLINE, &format!("{} to be caught between two transactions", self.label), || {
+            self.freeze();
+            sleep(MOMENT);
+            if is_open() {
+                self.thaw();
+                return None;
+            }
+            Some(())
         });
     }
 
