@@ -2,10 +2,13 @@
 //! Kafka is back.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+
+use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use crate::cluster::Kafka;
 use crate::job::Job;
@@ -27,39 +30,64 @@ const CORE_MAX: f64 = 0.1;
 /// A restarted broker recovers its logs, and every client has to find it again.
 const RECOVERY: Duration = Duration::from_secs(90);
 
-/// A listener in place of the broker, which holds connections and says nothing, or closes them. Gone when dropped.
+/// Has the broker's port from its end to its next start, since another socket could take it: refuses connections
+/// at first, then holds them and says nothing, then closes them.
 struct InPlace {
     address: SocketAddr,
-    is_over: Arc<AtomicBool>,
-    accepted: Arc<AtomicU64>,
+    /// Until it accepts connections.
+    socket: Option<OwnedFd>,
+    state: Arc<State>,
     accepting: Option<thread::JoinHandle<()>>,
 }
 
+#[derive(Default)]
+struct State {
+    is_over: AtomicBool,
+    closes: AtomicBool,
+    accepted: AtomicU64,
+    held: Mutex<Vec<TcpStream>>,
+}
+
 impl InPlace {
-    fn start(address: &str, holds: bool) -> Self {
+    /// Takes the port of a broker that has ended. Without a listener, connections are refused.
+    fn refusing(address: &str) -> Self {
         let address: SocketAddr = address.parse().expect("an address");
-        let listener = TcpListener::bind(address).expect("the broker has left its port");
-        let (is_over, accepted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (over, count) = (Arc::clone(&is_over), Arc::clone(&accepted));
-        let accepting = thread::spawn(move || {
-            let held = Mutex::new(Vec::new());
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("there is a socket");
+        sockopt::set_socket_reuseaddr(&socket, true).expect("it may have a port with connections that have ended");
+        rustix::net::bind(&socket, &address).expect("the broker has left its port");
+        Self { address, socket: Some(socket), state: Arc::default(), accepting: None }
+    }
+
+    /// Accepts connections, and holds them.
+    fn hold(&mut self) {
+        let socket = self.socket.take().expect("it refuses connections");
+        rustix::net::listen(&socket, 128).expect("the port is its own");
+        let (listener, state) = (TcpListener::from(socket), Arc::clone(&self.state));
+        self.accepting = Some(thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                if over.load(Ordering::SeqCst) {
+                if state.is_over.load(Ordering::SeqCst) {
                     return;
                 }
-                count.fetch_add(1, Ordering::SeqCst);
-                if holds {
-                    held.lock().expect("nobody panics with it").push(stream);
+                state.accepted.fetch_add(1, Ordering::SeqCst);
+                let mut held = state.held.lock().expect("nobody panics with it");
+                if !state.closes.load(Ordering::SeqCst) {
+                    held.push(stream);
                 }
             }
-        });
-        Self { address, is_over, accepted, accepting: Some(accepting) }
+        }));
+    }
+
+    /// Closes the connections that it holds, and those that come.
+    fn close(&self) {
+        let mut held = self.state.held.lock().expect("nobody panics with it");
+        self.state.closes.store(true, Ordering::SeqCst);
+        held.clear();
     }
 }
 
 impl Drop for InPlace {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::SeqCst);
+        self.state.is_over.store(true, Ordering::SeqCst);
         drop(TcpStream::connect(self.address));
         self.accepting.take().into_iter().for_each(|accepting| drop(accepting.join()));
     }
@@ -128,15 +156,12 @@ fn total_loss_of_kafka_is_seen_and_costs_little() {
     job.kafka = Kafka::at("127.0.0.1:1");
     broker.kill();
     let lost = Instant::now();
+    let mut in_place = InPlace::refusing(&address);
     costs_little(&operator, "refuses", None);
-    {
-        let silent = InPlace::start(&address, true);
-        costs_little(&operator, "is silent", Some(&silent.accepted));
-    }
-    {
-        let closes = InPlace::start(&address, false);
-        costs_little(&operator, "closes", Some(&closes.accepted));
-    }
+    in_place.hold();
+    costs_little(&operator, "is silent", Some(&in_place.state.accepted));
+    in_place.close();
+    costs_little(&operator, "closes", Some(&in_place.state.accepted));
     thread::sleep(SILENT_MAX.saturating_sub(lost.elapsed()));
     let (status, said) = operator.get("/readyz?verbose");
     assert_eq!(status, 503, "{said}");
@@ -149,6 +174,7 @@ fn total_loss_of_kafka_is_seen_and_costs_little() {
     assert!(silent_seconds(&operator) >= SILENT_MAX.as_secs_f64() - 1.0, "{}", silent_seconds(&operator));
     operator.assert_running();
 
+    drop(in_place);
     broker.restart();
     job.kafka = Kafka::at(&broker.bootstrap());
     operator.await_ready(RECOVERY);
