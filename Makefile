@@ -58,6 +58,8 @@ unit check test brokers models sim bit-flips histories fixtures schema: export R
 else
 # As CI has it: the demos show the program that was tested.
 BUILD := $(TESTED)
+# Built beside an example, which needs what tests need, the program has dependencies with the same features as theirs.
+BESIDE := --example payment
 export CARGO_INCREMENTAL ?= 1
 export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
 endif
@@ -78,7 +80,7 @@ setup: ## Check for what building and testing need, and install it if possible
 
 .PHONY: demo
 demo: build ## Show a run, a crash and a recovery, without Kafka
-	@$(CARGO) run $(BUILD) --quiet --bin ratchet -- demo $(ARGS)
+	@$${CARGO_TARGET_DIR:-target}/release/ratchet demo $(ARGS)
 
 # Its PostgreSQL lives in a temporary folder, for as long as the demo.
 .PHONY: demo-effects
@@ -90,7 +92,7 @@ demo-effects: build setup-postgres ## Show crashes, and effects that happen once
 
 .PHONY: build
 build: setup-build ## Build the program
-	$(CARGO) build $(BUILD) --bin ratchet
+	$(CARGO) build $(BUILD) --bin ratchet $(BESIDE)
 
 .PHONY: package
 package: build ## Pack a release into dist/
@@ -158,7 +160,7 @@ else
 		$(addprefix --test ,$(LOCAL))
 	@$(STEP) "documentation's examples" $(CARGO) test $(TESTED) $(PACKAGES) --doc
 	@$(STEP) "program outside" $(CARGO) test $(TESTED) $(addprefix --test ,$(OUTSIDE))
-	@$(STEP) "benchmarks' own tests" $(CARGO) test $(TESTED) --package compare
+	@$(STEP) "benchmarks' own tests" $(CARGO) test $(TESTED) --workspace --bin compare
 	@$(STEP) "simulation" $(CARGO) test $(TESTED) --test sim -- --skip differential::
 	@$(STEP) "servers" scripts/side-by-side.sh "$(CARGO) test $(TESTED) --test services" \
 		"$(CARGO) test $(TESTED) --test faults; $(CARGO) test $(TESTED) --test sim -- differential::"
