@@ -58,7 +58,7 @@ unit check test brokers models sim bit-flips histories fixtures schema: export R
 else
 # As CI has it: the demos show the program that was tested.
 BUILD := $(TESTED)
-# Built beside an example, which needs what tests need, the program has dependencies with the same features as theirs.
+# An example needs the dev-dependencies. Built beside one, the program shares its dependencies with the tests.
 BESIDE := --example payment
 export CARGO_INCREMENTAL ?= 1
 export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh

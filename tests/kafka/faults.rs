@@ -15,6 +15,8 @@ use crate::until::{DEADLINE, within};
 const RECOVERY: Duration = Duration::from_secs(90);
 /// How long a clean end may take; the same signal twice does not shorten it, since one may be delivered twice.
 const CLEAN_END_MAX: Duration = Duration::from_secs(25);
+/// How long an operator works without its only broker.
+const OUTAGE: Duration = Duration::from_secs(5);
 const ONE_REQUEST: Duration = Duration::from_secs(1);
 /// For a busy machine.
 const SLACK: Duration = Duration::from_secs(5);
@@ -41,11 +43,15 @@ fn broker_restarts_under_load_are_sat_out() {
     let operator = Operator::start(&job, "a");
     job.await_progress(&[0; 2], DEADLINE);
     let before = job.committed();
-    // A lone broker that ends may drop the markers that it owes, or comes to owe before it leads its partitions again
-    // ("these partitions are likely deleted already and hence can be skipped"), and leave a transaction open for good.
-    // So none is open when it is killed, and none begins before it leads them all; nor is one open when it stops.
+    // Kafka's coordinator skips the marker of a partition without a leader ("these partitions are likely deleted already and
+    // hence can be skipped"), and the transaction stays open for good. A lone broker leads nothing while it stops, and
+    // nothing yet when it has just started. So no transaction may be open when the broker is killed or stops, and none may
+    // begin before the broker leads all its partitions again.
     operator.freeze_between_transactions(&job);
     broker.kill();
+    operator.thaw();
+    sleep(OUTAGE);
+    operator.freeze();
     broker.restart();
     within(RECOVERY, "the broker to lead all its partitions again", || {
         (!job.kafka.leaders(&job.output).is_empty() && job.kafka.is_in_sync()).then_some(())

@@ -30,11 +30,11 @@ const CORE_MAX: f64 = 0.1;
 /// A restarted broker recovers its logs, and every client has to find it again.
 const RECOVERY: Duration = Duration::from_secs(90);
 
-/// Has the broker's port from its end to its next start, since another socket could take it: refuses connections
-/// at first, then holds them and says nothing, then closes them.
+/// Keeps the port of a broker that is down, so that no other socket takes it. At first, connections are refused; then they
+/// are held in silence; then they are closed.
 struct InPlace {
     address: SocketAddr,
-    /// Until it accepts connections.
+    /// The bound socket, until it listens.
     socket: Option<OwnedFd>,
     state: Arc<State>,
     accepting: Option<thread::JoinHandle<()>>,
@@ -49,19 +49,19 @@ struct State {
 }
 
 impl InPlace {
-    /// Takes the port of a broker that has ended. Without a listener, connections are refused.
+    /// Takes the port of a broker that has ended. Connections are refused, since nothing listens.
     fn refusing(address: &str) -> Self {
         let address: SocketAddr = address.parse().expect("an address");
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("there is a socket");
-        sockopt::set_socket_reuseaddr(&socket, true).expect("it may have a port with connections that have ended");
+        sockopt::set_socket_reuseaddr(&socket, true).expect("the option exists");
         rustix::net::bind(&socket, &address).expect("the broker has left its port");
         Self { address, socket: Some(socket), state: Arc::default(), accepting: None }
     }
 
-    /// Accepts connections, and holds them.
+    /// Accepts connections and holds them.
     fn hold(&mut self) {
-        let socket = self.socket.take().expect("it refuses connections");
-        rustix::net::listen(&socket, 128).expect("the port is its own");
+        let socket = self.socket.take().expect("nothing has listened yet");
+        rustix::net::listen(&socket, 128).expect("the socket is bound");
         let (listener, state) = (TcpListener::from(socket), Arc::clone(&self.state));
         self.accepting = Some(thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -77,7 +77,7 @@ impl InPlace {
         }));
     }
 
-    /// Closes the connections that it holds, and those that come.
+    /// Closes the held connections, and every new one.
     fn close(&self) {
         let mut held = self.state.held.lock().expect("nobody panics with it");
         self.state.closes.store(true, Ordering::SeqCst);

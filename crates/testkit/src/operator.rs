@@ -191,7 +191,8 @@ impl Operator {
         });
     }
 
-    /// Freezes it while no transaction of it is open: tries until none is, and none begins by what it has sent before.
+    /// Freezes the operator at a time when none of its transactions is open. The requests that it sent before get a moment
+    /// to arrive.
     pub fn freeze_between_transactions(&self, job: &Job) {
         const MOMENT: Duration = Duration::from_millis(150);
         let is_open = || [&job.output, &job.changelog()].into_iter().any(|topic| job.kafka.has_open_transaction(topic));
