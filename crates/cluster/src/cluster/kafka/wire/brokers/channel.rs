@@ -66,8 +66,7 @@ impl Channel {
         self.open.as_ref().is_some_and(|open| !open.connection.was_ready() && open.started_at + HEDGE_DELAY > now)
     }
 
-    /// Whether a connection was lost or could not be opened, and no open connection has become ready since. Also true
-    /// once such a connection was closed because it was idle.
+    /// Whether a connection was lost or could not be opened, and no open connection has become ready since.
     pub fn is_failing(&self) -> bool {
         self.open.as_ref().is_none_or(|open| !open.connection.was_ready()) && self.failures > 0
     }

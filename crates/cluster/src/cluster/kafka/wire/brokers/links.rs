@@ -205,7 +205,10 @@ impl Brokers {
         if let Some(key) = self.links.remove(&link)
             && let Some(channel) = self.channels.get_mut(&key)
         {
-            channel.open = None;
+            // The broker has responded: what failed before says nothing about the next attempt.
+            if channel.open.take().is_some_and(|open| open.connection.is_proven()) {
+                (channel.failures, channel.retry_at) = (0, None);
+            }
             self.acts.push_back(Act::Close { link });
         }
     }

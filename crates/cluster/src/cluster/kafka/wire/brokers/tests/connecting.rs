@@ -186,6 +186,21 @@ fn idle_connection_is_closed_before_the_broker_closes_it() {
 }
 
 #[test]
+fn failures_before_a_working_connection_are_forgotten_when_it_is_closed_as_idle() {
+    let mut world = World::new(settings());
+    world.until(|world| world.is_ready(-1, Purpose::Fetch));
+    let link = world.links()[0];
+    world.cut(link, "it went away");
+    assert!(world.brokers.is_failing(-1, Purpose::Fetch));
+    world.until(|world| world.is_ready(-1, Purpose::Fetch));
+    world.send(-1, Purpose::Fetch, b"x");
+    world.settle();
+    world.pass(Duration::from_secs(540));
+    assert!(world.wires.is_empty(), "it is closed");
+    assert!(!world.brokers.is_failing(-1, Purpose::Fetch));
+}
+
+#[test]
 fn muted_connection_is_not_ready_until_the_mute_ends() {
     let mut world = World::new(settings());
     world.until(|world| world.is_ready(-1, Purpose::Fetch) && world.is_ready(-1, Purpose::Produce));
