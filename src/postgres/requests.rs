@@ -198,7 +198,7 @@ impl StoreConnection {
             }
             "in_progress" => Found::InProgress,
             "in_doubt" => Found::InDoubt,
-            "other" => Found::DifferentRequest,
+            "other" => Found::OtherRequest,
             other => return Err(unexpected_outcome(other)),
         })
     }

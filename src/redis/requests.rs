@@ -189,7 +189,7 @@ impl Store for Requests {
                 ("taken_over", _) => Ok(Found::Reserved { taken_over: true }),
                 ("in_progress", _) => Ok(Found::InProgress),
                 ("in_doubt", _) => Ok(Found::InDoubt),
-                ("other", _) => Ok(Found::DifferentRequest),
+                ("other", _) => Ok(Found::OtherRequest),
                 ("answered", Some(answer)) => {
                     let answer = Answer::decode(&Bytes::from(answer));
                     answer.map(Found::Answered).map_err(|error| Error::Refused(error.to_string()))

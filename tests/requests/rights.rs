@@ -116,11 +116,7 @@ fn request_is_out_of_reach_for_a_user_that_knows_only_its_id() {
     assert_eq!(scene.calls.soon(scene.owner.reserve(&first)), Ok(NEW));
     assert_eq!(scene.calls.soon(scene.owner.complete(first.held, &answer(201, "secret"), LONG)), KEPT);
     let stranger = Wanted { fingerprint: Fingerprint([9; 32]), ..wanted(first.held.id, 1) };
-    assert_eq!(
-        scene.calls.soon(scene.limited.reserve(&stranger)),
-        Ok(Found::DifferentRequest),
-        "the answer is not told"
-    );
+    assert_eq!(scene.calls.soon(scene.limited.reserve(&stranger)), Ok(Found::OtherRequest), "the answer is not told");
     let fenced = ratchet::http::request::StillHeld::Fenced;
     assert_eq!(scene.calls.soon(scene.limited.complete(stranger.held, &answer(200, "forged"), LONG)), Ok(fenced));
     assert_eq!(scene.calls.soon(scene.limited.extend(stranger.held, LONG)), Ok(fenced));

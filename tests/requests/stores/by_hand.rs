@@ -64,7 +64,7 @@ pub async fn request_in_doubt_is_answered_by_hand(store: &impl Both) {
     assert_eq!(store.extend(zombie, LONG).await, FENCED);
     assert_eq!(store.release(zombie).await, FENCED);
     assert_eq!(store.reserve(&wanted(id, 1)).await.map(answered), Ok(answer(201, "by hand")));
-    assert_eq!(store.reserve(&wanted(id, 2)).await, Ok(Found::DifferentRequest), "it is still the same request");
+    assert_eq!(store.reserve(&wanted(id, 2)).await, Ok(Found::OtherRequest), "it is still the same request");
     let kept_ms = see(store, id).await.expect("it is there").remembered_until_ms;
     assert!((kept_ms - until_ms).abs() < 5_000, "it is remembered for as long: {until_ms}, {kept_ms}");
     assert_eq!(settle(store, id, Decision::Answer(answer(200, "second"))).await, Settled::AlreadyAnswered);

@@ -33,12 +33,12 @@ pub async fn answer_is_given_to_all_later_ones(store: &dyn Store) {
 pub async fn other_request_under_the_key_is_told_before_anything_else(store: &dyn Store) {
     let id = new_id();
     let held = reserved(store, &wanted(id, 1)).await;
-    assert_eq!(store.reserve(&wanted(id, 2)).await, Ok(Found::DifferentRequest), "while the first one is at work");
+    assert_eq!(store.reserve(&wanted(id, 2)).await, Ok(Found::OtherRequest), "while the first one is at work");
     assert_eq!(store.complete(held, &answer(200, ""), LONG).await, KEPT);
-    assert_eq!(store.reserve(&wanted(id, 2)).await, Ok(Found::DifferentRequest), "and when it is answered");
+    assert_eq!(store.reserve(&wanted(id, 2)).await, Ok(Found::OtherRequest), "and when it is answered");
     let orphan = new_id();
     reserved(store, &Wanted { lease: Duration::ZERO, ..wanted(orphan, 1) }).await;
-    assert_eq!(store.reserve(&wanted(orphan, 2)).await, Ok(Found::DifferentRequest), "and when its holder is gone");
+    assert_eq!(store.reserve(&wanted(orphan, 2)).await, Ok(Found::OtherRequest), "and when its holder is gone");
 }
 
 /// Found nowhere: others complete by the key alone.

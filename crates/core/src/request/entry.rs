@@ -48,7 +48,7 @@ pub fn reserve(entry: Option<&RequestEntry>, wanted: &Wanted, run: [u8; 16], now
     };
     let Some(entry) = current(entry, now_ms) else { return put(false) };
     if Fingerprint(entry.fingerprint) != wanted.fingerprint {
-        return (Found::DifferentRequest, Change::None);
+        return (Found::OtherRequest, Change::None);
     }
     match &entry.state {
         RequestState::Answered(answer) => (Found::Answered(answer.clone()), Change::None),

@@ -105,7 +105,7 @@ pub enum Found {
     /// Its former holder's lease is over, and nobody is to take it over ([`OnInDoubt::Refuse`]).
     InDoubt,
     /// The key stands for a request that asks for something else.
-    DifferentRequest,
+    OtherRequest,
 }
 
 /// Whether the caller still holds its reservation, as a store says.

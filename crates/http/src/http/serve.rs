@@ -323,7 +323,7 @@ impl GuardedRequest {
                 Ok(replayed) => return NextAction::Respond(Box::new(replayed)),
                 Err(problem) => problem,
             },
-            Ok(Found::DifferentRequest) => Problem::OtherRequest,
+            Ok(Found::OtherRequest) => Problem::OtherRequest,
             Ok(Found::InDoubt) => Problem::InDoubt(self.id),
             Ok(Found::InProgress) => Problem::InProgress,
             Err(error) => return self.reservation_failed(held, &error),

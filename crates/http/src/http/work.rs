@@ -251,7 +251,7 @@ impl GuardedRequest {
                 Err(error) => self.not_remembered(&error, response),
             },
             Ok(Found::InProgress) => Problem::InProgress.response(),
-            Ok(Found::InDoubt | Found::DifferentRequest) => Problem::InDoubt(self.id).response(),
+            Ok(Found::InDoubt | Found::OtherRequest) => Problem::InDoubt(self.id).response(),
             Err(error) => self.not_remembered(&error, response),
         }
     }
