@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, DeliveryFailure, ErrorKind, Member, OffsetCommit, Producer};
+use crate::cluster::{self, Cluster, DeliveryFailure, ErrorKind, Expected, Member, OffsetCommit, Producer};
 use crate::format::{ChangelogOffset, Redo};
 use crate::observe::{LaneMetrics, TransactionResult};
 use crate::record::TopicPartition;
@@ -231,7 +231,7 @@ impl<C: Cluster> Transactor<C> {
 
     /// Begins a transaction that plays a redo for `task`: it writes to Kafka what a transaction that only the sink has
     /// committed would have written. None may be open. The brokers must append its changelog records at offset `from`
-    /// or beyond. After an error, [`Transactor::abort`] must follow.
+    /// or beyond, and lose none of them. After an error, [`Transactor::abort`] must follow.
     pub fn begin_redo(
         &mut self,
         context: &Context,
@@ -240,7 +240,7 @@ impl<C: Cluster> Transactor<C> {
         redo: Redo<'_>,
     ) -> Result<(), cluster::Error> {
         self.begin(context, vec![task], false)?;
-        self.producer().expect_from(task, from.0);
+        self.producer().expect(task, Expected { from: from.0, count: redo.changelog_records() });
         send::redo(self.producer(), task, changelog, redo)
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ratchet::cluster::kafka::{Batch, Kafka};
-use ratchet::cluster::{Cluster, CommittedOffset, ErrorKind, GroupEvent, Member as _, Producer as _, Ticket};
+use ratchet::cluster::{Cluster, CommittedOffset, ErrorKind, Expected, GroupEvent, Member as _, Producer as _, Ticket};
 use ratchet::record::TopicPartition;
 
 use crate::cluster_kafka::common::*;
@@ -78,7 +78,7 @@ fn records_written_over_lost_ones_are_not_committed() {
     commit(&mut producer, &member, &[message(&to, "a", "first")], &[commit_of(&from, 1, "first")]);
     producer.begin().unwrap();
     // As if more had been there than the first record and its marker.
-    producer.expect_from(7, 3);
+    producer.expect(7, Expected { from: 3, count: 2 });
     for value in ["lost", "and more"] {
         producer.send(Ticket { number: 7, report: true }, &message(&to, "a", value)).unwrap();
     }
@@ -88,7 +88,7 @@ fn records_written_over_lost_ones_are_not_committed() {
     producer.abort().unwrap();
     // The expectation ends with its transaction; and a record at the expected offset is committed.
     producer.begin().unwrap();
-    producer.expect_from(7, 4);
+    producer.expect(7, Expected { from: 4, count: 1 });
     producer.send(Ticket { number: 7, report: true }, &message(&to, "a", "second")).unwrap();
     producer.commit(&[commit_of(&from, 2, "second")], member.metadata().unwrap()).unwrap();
     assert_eq!(values(&to, "read_committed"), ["first", "second"]);

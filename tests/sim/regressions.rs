@@ -11,6 +11,7 @@ use crate::driver::alone;
 use crate::input::OUTPUT;
 use crate::kafka::{Code, Partition, SECOND, Settings};
 
+mod lost;
 mod redo;
 mod restore;
 mod site;

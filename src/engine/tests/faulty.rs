@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize}
 use super::counted::{CountedBatch, CountedMember, HeldRecords, Trickle};
 use super::*;
 use crate::cluster::{
-    Abilities, CommittedOffset, DeliveryFailure, Inquiry, OffsetCommit, RecordBatch, Rights, Settled, Ticket,
+    Abilities, CommittedOffset, DeliveryFailure, Expected, Inquiry, OffsetCommit, RecordBatch, Rights, Settled, Ticket,
     TopicDescription, TopicOutline,
 };
 use crate::record::TopicPartition;
@@ -173,8 +173,8 @@ impl cluster::Producer for FaultyProducer {
         self.inner.send(ticket, message)
     }
 
-    fn expect_from(&mut self, number: u64, offset: i64) {
-        self.expected.push((number, offset));
+    fn expect(&mut self, number: u64, expected: Expected) {
+        self.expected.push((number, expected.from));
     }
 
     fn in_flight(&self) -> usize {

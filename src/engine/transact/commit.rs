@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{Cluster, Member, Message, Producer, Ticket};
+use crate::cluster::{Cluster, Expected, Member, Message, Producer, Ticket};
 use crate::engine::commitment::Commitment;
 use crate::engine::context::Context;
 use crate::engine::crash;
@@ -64,14 +64,11 @@ impl<C: Cluster> Transactor<C> {
             if !PositionRecord::is_readable(&position) {
                 return Err(Failure::refused(id, Refusal::PositionUnreadable { bytes: position.len() }));
             }
-            // If Kafka gives these records lower offsets than those that the store has applied, the changelog has lost
-            // records: then the commit fails.
-            let held = task.state.store.as_ref().expect("a task at work holds its store");
-            producer.expect_from(id, held.applied.next.0);
             if lane_sink.is_some() {
                 share.position_record = position;
                 continue;
             }
+            producer.expect(id, expected(task, share.overlay.len() + 1));
             send::changelog(producer, id, &task.topics.changelog, &share.overlay).map_err(Failure::cluster)?;
             let last = Message {
                 topic: &task.topics.changelog.topic,
@@ -93,8 +90,9 @@ impl<C: Cluster> Transactor<C> {
             for share in &mut open.shares {
                 let redo = sink::committed_redo(share)
                     .map_err(|error| Failure::refused(share.task, Refusal::RedoUnreadable(error)))?;
-                send::redo(producer, share.task, &tasks[&share.task].topics.changelog, redo)
-                    .map_err(Failure::cluster)?;
+                let task = &tasks[&share.task];
+                producer.expect(share.task, expected(task, redo.changelog_records()));
+                send::redo(producer, share.task, &task.topics.changelog, redo).map_err(Failure::cluster)?;
                 share.overlay.put(POSITION_KEY, Some(&share.position_record));
             }
         }
@@ -160,6 +158,13 @@ impl<C: Cluster> Transactor<C> {
         Share::trim_spares(&mut self.spare_shares, context.commit.bytes_max / 2);
         Ok(committed)
     }
+}
+
+/// Where a transaction's `count` changelog records of a task must be: behind those that its store has applied, and all of
+/// them. Otherwise the changelog has lost records, and the commit fails.
+fn expected<C: Cluster>(task: &Task<C>, count: usize) -> Expected {
+    let held = task.state.store.as_ref().expect("a task at work holds its store");
+    Expected { from: held.applied.next.0, count }
 }
 
 /// Sabotage: writes shares to the stores before they are committed.

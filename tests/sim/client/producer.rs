@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ratchet::cluster::kafka::client;
-use ratchet::cluster::{self, DeliveryFailure, Error, ErrorKind, Message, OffsetCommit, Ticket};
+use ratchet::cluster::{self, DeliveryFailure, Error, ErrorKind, Expected, Message, OffsetCommit, Ticket};
 
 use crate::judge::coverage::faults;
 use crate::judge::heard;
@@ -62,8 +62,8 @@ impl cluster::Producer for Producer {
         self.writing.send(ticket, &Message { timestamp, ..*message })
     }
 
-    fn expect_from(&mut self, number: u64, offset: i64) {
-        self.writing.expect_from(number, offset);
+    fn expect(&mut self, number: u64, expected: Expected) {
+        self.writing.expect(number, expected);
     }
 
     fn in_flight(&self) -> usize {

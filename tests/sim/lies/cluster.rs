@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ratchet::cluster::{
-    self, Cluster, CommittedOffset, DeliveryFailure, Error, ErrorKind, GroupEvent, Inquiry, Message, NewTopic,
-    OffsetCommit, Producer as _, RecordBatch, Rights, Settled, Ticket, TopicDescription, Waker,
+    self, Cluster, CommittedOffset, DeliveryFailure, Error, ErrorKind, Expected, GroupEvent, Inquiry, Message,
+    NewTopic, OffsetCommit, Producer as _, RecordBatch, Rights, Settled, Ticket, TopicDescription, Waker,
 };
 use ratchet::format::{ChangelogOffset, POSITION_KEY, PositionRecord};
 use ratchet::record::{Headers, TopicPartition};
@@ -283,9 +283,9 @@ impl cluster::Producer for Producer {
         self.inner.send(ticket, &Message { partition: to.partition, ..*message })
     }
 
-    fn expect_from(&mut self, number: u64, offset: i64) {
+    fn expect(&mut self, number: u64, expected: Expected) {
         if !is_told(Lie::DeliveryNotCompared) {
-            self.inner.expect_from(number, offset);
+            self.inner.expect(number, expected);
         }
     }
 

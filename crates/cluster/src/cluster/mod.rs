@@ -21,12 +21,14 @@ mod abilities;
 mod contact;
 pub mod embedded;
 mod error;
+mod expected;
 pub mod kafka;
 mod topic;
 
 pub use abilities::{Abilities, Without};
 pub use contact::{Admitted, Contact, THREAD_WAIT_MAX};
 pub use error::{Denied, Detail, Error, ErrorKind};
+pub use expected::Expected;
 pub use topic::{NewTopic, Rights, TopicDescription, TopicId, TopicOutline};
 
 /// Records of any number of partitions, each partition's in offset order. Reused from poll to poll.
@@ -247,11 +249,11 @@ pub trait Producer: Send {
         Ok(())
     }
 
-    /// Requires records whose success is reported under `number` to be written at `offset` or beyond in the open
-    /// transaction. A lower offset means that the partition has lost records: [`Producer::commit`] then returns
-    /// [`ErrorKind::Abort`], nothing is committed, and [`Producer::take_delivered`] returns where the record was written. A
-    /// cluster whose partitions never lose their end can ignore this.
-    fn expect_from(&mut self, _number: u64, _offset: i64) {}
+    /// Says where the records whose success is reported under `number` must be in the open transaction. Any other place
+    /// means that their partition has lost records: [`Producer::commit`] then returns [`ErrorKind::Abort`], nothing is
+    /// committed, and [`Producer::take_delivered`] returns where the records were written. A cluster whose partitions
+    /// never lose their end can ignore this.
+    fn expect(&mut self, _number: u64, _expected: Expected) {}
 
     /// Sends what is due, and takes what brokers have said, without waiting. A cluster that does so in the background
     /// can ignore this.

@@ -93,6 +93,11 @@ impl<'a> Redo<'a> {
         }
     }
 
+    /// How many records go to the changelog.
+    pub fn changelog_records(&self) -> usize {
+        self.records().filter(|record| matches!(record, RedoRecord::Changelog { .. })).count()
+    }
+
     /// The records, in order.
     pub fn records(&self) -> impl Iterator<Item = RedoRecord<'a>> + use<'a> {
         let mut rest = self.records;

@@ -10,7 +10,7 @@ use super::epochs::Epochs;
 use super::metadata::Metadata;
 use super::wire::writer::GroupMembership;
 use super::{client, native, producer, reader};
-use crate::cluster::{self, DeliveryFailure, Error, Message, OffsetCommit, RecordBatch, Ticket};
+use crate::cluster::{self, DeliveryFailure, Error, Expected, Message, OffsetCommit, RecordBatch, Ticket};
 use crate::record::{Record, TopicPartition};
 
 /// The client that reads and writes records.
@@ -169,8 +169,8 @@ impl cluster::Producer for Producer {
         either!(self, producer => producer.send_all(number, to, records))
     }
 
-    fn expect_from(&mut self, number: u64, offset: i64) {
-        either!(self, producer => producer.expect_from(number, offset));
+    fn expect(&mut self, number: u64, expected: Expected) {
+        either!(self, producer => producer.expect(number, expected));
     }
 
     fn serve(&mut self) {

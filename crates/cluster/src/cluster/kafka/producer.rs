@@ -24,7 +24,7 @@ use super::native::{Client, List, Listener, SendBatch, Topic, c_string};
 use super::properties::Properties;
 use super::send::{Patience, SEND_RECORDS_MAX};
 use super::threads::{CallOutcome, CallThread, PendingCall, Reports};
-use crate::cluster::{self, DeliveryFailure, Error, ErrorKind, Message, OffsetCommit, Ticket};
+use crate::cluster::{self, DeliveryFailure, Error, ErrorKind, Expected, Message, OffsetCommit, Ticket};
 use crate::record::TopicPartition;
 
 /// How long each attempt waits for a first response.
@@ -174,9 +174,9 @@ impl Producer {
                 return Err(Error::new(ErrorKind::Abort, "the records were not delivered in time"));
             }
         }
-        let Some((number, offset)) = reports.find_below_expected() else { return Ok(()) };
+        let Some((number, offset)) = reports.find_loss() else { return Ok(()) };
         let message =
-            format!("a record with number {number} was written at offset {offset}, where other records were before");
+            format!("a record with number {number} was written at offset {offset}: its partition has lost records");
         Err(Error::new(ErrorKind::Abort, message))
     }
 
@@ -326,8 +326,8 @@ impl cluster::Producer for Producer {
         }
     }
 
-    fn expect_from(&mut self, number: u64, offset: i64) {
-        self.reports.expect_from(number, offset);
+    fn expect(&mut self, number: u64, expected: Expected) {
+        self.reports.expect(number, expected);
     }
 
     fn in_flight(&self) -> usize {

@@ -19,7 +19,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
 use super::errors::{Code, Failure};
 use super::native::{Client, Signal, Undelivered};
-use crate::cluster::{DeliveryFailure, Error, ErrorKind, Ticket};
+use crate::cluster::{DeliveryFailure, Error, ErrorKind, Expected, Ticket};
 
 /// How long the reports' thread waits for an event before it checks whether to stop.
 const POLL_STEP: Duration = Duration::from_millis(100);
@@ -37,8 +37,8 @@ pub(super) struct Reports {
 struct State {
     failures: Vec<DeliveryFailure>,
     delivered: Vec<(u64, i64)>,
-    /// The lowest offset allowed for each number's reported records.
-    expected: HashMap<u64, i64>,
+    /// Where each number's reported records must be.
+    expected: HashMap<u64, Expected>,
     /// When the end of the last transaction was requested, and when the response came.
     last_end_request: Option<(Instant, Option<Instant>)>,
     in_doubt: bool,
@@ -60,26 +60,25 @@ impl Reports {
         }
     }
 
-    /// Clears the expected offsets, when a transaction begins.
+    /// Clears what is expected, when a transaction begins.
     pub fn clear_expectations(&self) {
         self.lock().expected.clear();
     }
 
-    /// Requires the reported records with this number to be written at this offset or beyond.
-    pub fn expect_from(&self, number: u64, offset: i64) {
-        self.lock().expected.insert(number, offset);
+    /// Says where the reported records with this number must be.
+    pub fn expect(&self, number: u64, expected: Expected) {
+        self.lock().expected.insert(number, expected);
     }
 
-    /// Whether any offsets are expected.
+    /// Whether anything is expected.
     pub fn has_expectations(&self) -> bool {
         !self.lock().expected.is_empty()
     }
 
-    /// The number and the offset of a record that was written below its expected offset.
-    pub fn find_below_expected(&self) -> Option<(u64, i64)> {
+    /// The number and the offset of a record that shows that its partition has lost records.
+    pub fn find_loss(&self) -> Option<(u64, i64)> {
         let state = self.lock();
-        let is_below = |(number, offset): &&(u64, i64)| state.expected.get(number).is_some_and(|from| offset < from);
-        state.delivered.iter().find(is_below).copied()
+        Expected::find_loss(|number| state.expected.get(&number).copied(), &state.delivered)
     }
 
     /// Whether there are failures since the last call of [`Reports::take_failures`].
@@ -342,22 +341,22 @@ mod tests {
     }
 
     #[test]
-    fn record_below_expected_offset_is_found_in_its_transaction() {
+    fn loss_is_found_in_its_transaction() {
         let reports = Reports::default();
         let deliver = |number, report, offset| reports.delivered(Reports::opaque(Ticket { number, report }), offset);
         reports.clear_expectations();
         assert!(!reports.has_expectations());
-        reports.expect_from(1, 10);
-        reports.expect_from(2, 20);
+        reports.expect(1, Expected { from: 10, count: 3 });
+        reports.expect(2, Expected { from: 20, count: 1 });
         assert!(reports.has_expectations());
         deliver(1, true, 10);
         deliver(1, false, 9);
         deliver(3, true, 0);
-        assert_eq!(reports.find_below_expected(), None);
+        assert_eq!(reports.find_loss(), None);
         deliver(2, true, 19);
-        assert_eq!(reports.find_below_expected(), Some((2, 19)));
+        assert_eq!(reports.find_loss(), Some((2, 19)));
         reports.clear_expectations();
-        assert_eq!(reports.find_below_expected(), None);
+        assert_eq!(reports.find_loss(), None);
     }
 
     #[test]

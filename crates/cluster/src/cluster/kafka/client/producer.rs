@@ -2,7 +2,7 @@
 //! thread.
 //!
 //! Records are written to the sockets, and responses processed, within some calls of `send` and `send_all`, and within
-//! all other calls except `id`, `is_usable` and `expect_from`. So no record is handed to another thread.
+//! all other calls except `id`, `is_usable` and `expect`. So no record is handed to another thread.
 //!
 //! - `write_client`: the writer with its connections; `clock`, `slots`: caches that keep the cost of a record low
 //! - `errors`: the writer's errors, with librdkafka's words for brokers' error codes
@@ -23,7 +23,7 @@ use super::super::epochs::Epochs;
 use super::super::wire::writer::{GroupMembership, Offset, WriteSettings};
 use super::client_settings::ClientSettings;
 use super::trouble::AcceptedLogins;
-use crate::cluster::{self, DeliveryFailure, Error, Message, OffsetCommit, Ticket};
+use crate::cluster::{self, DeliveryFailure, Error, Expected, Message, OffsetCommit, Ticket};
 use crate::record::TopicPartition;
 
 mod clock;
@@ -112,8 +112,8 @@ impl<M: Membership> cluster::Producer for Producer<M> {
         self.client.get_mut().send_all(number, to, records)
     }
 
-    fn expect_from(&mut self, number: u64, offset: i64) {
-        self.client.get_mut().writer.expect_from(number, offset);
+    fn expect(&mut self, number: u64, expected: Expected) {
+        self.client.get_mut().writer.expect(number, expected);
     }
 
     fn serve(&mut self) {

@@ -30,6 +30,7 @@ use super::delivery::describe;
 use super::partition::SendState;
 use super::produce::undelivered_message;
 use super::{GroupMembership, Offset, State, Transactions, WriteError, WriteErrorKind, Writer};
+use crate::cluster::expected::Expected;
 
 /// A commit in progress.
 #[derive(Debug)]
@@ -232,16 +233,13 @@ impl Writer {
         self.active_slots.iter().filter_map(|slot| self.partitions.get(*slot)).all(super::Partition::is_flushed)
     }
 
-    /// The error if a reported record was written below the lowest offset that [`Writer::expect_from`] allows for its
-    /// number (the partition has lost the records that were there before), or at an offset that the broker did not
-    /// return.
+    /// The error if a reported record is not where [`Writer::expect`] says that it must be (its partition has lost
+    /// records), or at an offset that the broker did not return.
     fn expectation_error(&self) -> Option<WriteError> {
-        let is_below =
-            |(number, offset): &&(u64, i64)| self.expected_offsets.get(number).is_some_and(|from| offset < from);
-        let (number, offset) = self.delivered.iter().find(is_below)?;
+        let (number, offset) = Expected::find_loss(|number| self.expected.get(&number).copied(), &self.delivered)?;
         let message = match offset {
             0.. => {
-                format!("a record with number {number} was written at offset {offset}, where other records were before")
+                format!("a record with number {number} was written at offset {offset}: its partition has lost records")
             }
             _ => format!("the broker does not say at which offset a record with number {number} was written"),
         };

@@ -43,6 +43,7 @@ pub use self::types::{Failure, GroupMembership, NewRecord, Offset, Slot, Ticket,
 use super::brokers::{Brokers, Event, RequestId};
 use super::mistakes::{Mistake, is_on};
 use super::records::{Packer, Unsupported};
+use crate::cluster::expected::Expected;
 
 mod coordinator_requests;
 mod coordinator_responses;
@@ -122,8 +123,8 @@ pub struct Writer {
     failures: Vec<Failure>,
     /// See [`Writer::take_delivered`].
     delivered: Vec<(u64, i64)>,
-    /// The lowest offset allowed for the reported records of each [`Ticket::number`].
-    expected_offsets: HashMap<u64, i64, ahash::RandomState>,
+    /// Where the reported records of each [`Ticket::number`] must be.
+    expected: HashMap<u64, Expected, ahash::RandomState>,
     /// Where in `active_slots` the search for batches to send begins; it rotates, so that no partition starves.
     search_start: usize,
     /// When [`Writer::drive`] was last called.
@@ -159,7 +160,7 @@ impl Writer {
             trouble: None,
             failures: Vec::new(),
             delivered: Vec::new(),
-            expected_offsets: HashMap::default(),
+            expected: HashMap::default(),
             search_start: 0,
             last_driven_at: None,
         })
@@ -206,7 +207,7 @@ impl Writer {
         self.may_be_open = false;
         self.has_added_group = false;
         self.is_flushing = false;
-        self.expected_offsets.clear();
+        self.expected.clear();
         self.state = State::Open;
         Ok(())
     }
@@ -217,10 +218,10 @@ impl Writer {
         self.is_flushing = true;
     }
 
-    /// Requires the records whose offsets are reported under `number` (a [`Ticket::number`]) to be written at `offset`
-    /// or beyond in the open transaction: otherwise its commit fails with [`WriteErrorKind::Abort`].
-    pub fn expect_from(&mut self, number: u64, offset: i64) {
-        self.expected_offsets.insert(number, offset);
+    /// Says where the records whose offsets are reported under `number` (a [`Ticket::number`]) must be in the open
+    /// transaction: if they are elsewhere, its commit fails with [`WriteErrorKind::Abort`].
+    pub fn expect(&mut self, number: u64, expected: Expected) {
+        self.expected.insert(number, expected);
     }
 
     /// How many records were handed over and are neither in the log nor failed. 0 if the transaction can only be
@@ -249,8 +250,8 @@ impl Writer {
     }
 
     /// The reported records that have reached the log since the last call, each as its [`Ticket::number`] and its
-    /// offset. A record whose offset the broker did not return is left out, or, if an offset is expected
-    /// ([`Writer::expect_from`]), has the offset -1.
+    /// offset. A record whose offset the broker did not return is left out, or, if it is expected somewhere
+    /// ([`Writer::expect`]), has the offset -1.
     pub fn take_delivered(&mut self) -> Vec<(u64, i64)> {
         std::mem::take(&mut self.delivered)
     }

@@ -115,9 +115,9 @@ impl Writer {
             let mut offset = base_offset;
             for run in &batch.runs {
                 if run.report {
-                    // If the broker has not said the offsets, -1 is reported, and only to a sender for which
-                    // `Writer::expect_from` has set a lowest offset: the commit then fails.
-                    let is_reported = base_offset >= 0 || self.expected_offsets.contains_key(&run.number);
+                    // If the broker has not said the offsets, -1 is reported, and only if `Writer::expect` has said where
+                    // the records must be: the commit then fails.
+                    let is_reported = base_offset >= 0 || self.expected.contains_key(&run.number);
                     let offsets =
                         (0..run.count).map(|index| if base_offset < 0 { -1 } else { offset + i64::from(index) });
                     self.delivered.extend(offsets.filter(|_| is_reported).map(|offset| (run.number, offset)));
