@@ -34,18 +34,20 @@ fn refusals(bound: &str) -> String {
     format!("ratchet_http_bound_refusals_total{{bound=\"{bound}\"}}")
 }
 
-/// Waits until the proxy has counted a refusal, and has warned about it once.
+/// Waits until the proxy has warned about a refusal, which it does once; by then it has counted it.
 async fn warned(proxy: &Proxy, bound: &str) {
     let start = Instant::now();
-    while metric(proxy.metrics, &refusals(bound)).await == 0.0 {
+    let words = "a limit, or one client's share of it, has been reached";
+    let about_it = |log: &str| -> Vec<String> {
+        log.lines().filter(|line| line.contains(words) && line.contains(bound)).map(str::to_owned).collect()
+    };
+    while about_it(&proxy.log()).is_empty() {
         assert!(start.elapsed() < WAIT, "nobody was refused: {}", proxy.log());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let log = proxy.log();
-    let words = "a limit, or one client's share of it, has been reached";
-    let mut lines = log.lines().filter(|line| line.contains(words) && line.contains(bound));
-    let line = lines.next().unwrap_or_else(|| panic!("no warning: {log}"));
-    assert!(line.contains("WARN") && lines.next().is_none(), "{line}");
+    assert!(metric(proxy.metrics, &refusals(bound)).await > 0.0);
+    let lines = about_it(&proxy.log());
+    assert!(lines[0].contains("WARN") && lines.len() == 1, "{lines:?}");
 }
 
 /// A service that does not answer requests with the header `x-hangs`.
