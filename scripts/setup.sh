@@ -100,7 +100,7 @@ check_test() {
         return 0
     fi
     [[ $(java_major) -ge 17 ]] || need "$(java_package)" "Java 17 or later, which runs the tests' Apache Kafka"
-    have mvn || need maven "fetches the tests' Apache Kafka"
+    have mvn || need maven "fetches the tests' Apache Kafka and schema registry"
 }
 
 check_cdc() {

@@ -117,6 +117,8 @@ pub use ratchet_core::record;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod redis;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub mod registry;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod rehearsal;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod rendering;
@@ -129,11 +131,15 @@ mod rooms;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub use ratchet_core::sabotage;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub use ratchet_core::schemas;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod state;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub use ratchet_cluster::tls;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod topology;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub use ratchet_cluster::web;
 #[cfg(test)]
 mod wording;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]

@@ -102,7 +102,7 @@ impl Renderer {
             topology: topology.name.clone(),
             is_versioned: topology.rules.version.is_some(),
             by_kind: Kind::ALL.iter().map(called_by).collect(),
-            fields: Fields::new(&topology.rules, &wanted),
+            fields: Fields::new(&topology.rules, &topology.schemas, &wanted),
             identity: Vec::new(),
         })
     }

@@ -15,6 +15,9 @@ mod calls;
 mod online;
 pub(super) mod peers;
 mod promise;
+mod schemas;
+mod show;
+mod wanted;
 
 /// Width at which a line of the summary is folded, in characters.
 const WIDTH: usize = 110;
@@ -28,7 +31,8 @@ Examples:
   # all topologies of a folder, and the configuration they are to run with
   ratchet check topologies --config config/ratchet.yaml
 
-  # check the cluster too: topics, partitions, policies, retention, rights
+  # check the cluster too: topics, partitions, policies, retention, rights,
+  # the latest schemas
   ratchet check topologies --config config/ratchet.yaml --online
 
   # what its preset stands for, written out as a topology without one
@@ -65,7 +69,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let notes = notes(&loaded);
     for Loaded { topology, warnings, path, .. } in &loaded {
         inputs::show_warnings(warnings);
-        say(format_args!("{}: fine\n{}", path.display(), summary(topology, &notes)));
+        say(format_args!("{}: fine\n{}", path.display(), summary(topology, &notes, config.as_ref())));
     }
     for (note, names) in notes.iter().filter(|(_, names)| names.len() > 1) {
         say(format_args!("note for {}: {note}\n", names.join(", ")));
@@ -143,7 +147,7 @@ fn preset_line(preset: &Preset) -> String {
 }
 
 /// What a topology amounts to, line by line, with the notes that are only for it.
-fn summary(topology: &Topology, notes: &[Note<'_>]) -> String {
+fn summary(topology: &Topology, notes: &[Note<'_>], config: Option<&Config>) -> String {
     let rules = &topology.rules;
     let identity: Vec<_> = rules.identity.parts.iter().map(ToString::to_string).collect();
     let version = rules.version.as_ref();
@@ -154,6 +158,8 @@ fn summary(topology: &Topology, notes: &[Note<'_>]) -> String {
     preset.iter().for_each(|preset| line("preset", &preset_line(preset)));
     line("input", &format!("{}, from the {} record", topology.input, topology.start.as_str()));
     line("formats", &format!("key {}, value {}", rules.key_format, rules.value_format));
+    let schemas = config.and_then(|config| schemas::line(topology, config));
+    schemas.iter().for_each(|schemas| line("schemas", schemas));
     line("identity", &identity.join(" + "));
     line("version", &version.map_or("none: whatever was seen is dropped".to_owned(), show_version));
     rules.epoch.iter().for_each(|epoch| line("epoch", &show_epoch(epoch)));

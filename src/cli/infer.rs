@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use super::Failure;
 use super::stderr::say;
+use super::{Failure, inputs};
 use crate::capture::Nearly;
 use crate::infer::{self, Sample, Wanted, topic_of};
 
@@ -20,6 +20,10 @@ Examples:
 
   # one value a line
   ratchet infer values.jsonl --topic payments > topologies/payments.yaml
+
+  # records of a schema registry
+  ratchet infer captured.jsonl \\
+    --set schema_registry.url=http://localhost:8081 > topologies/payments.yaml
 
   # then see what it would do
   ratchet replay topologies/payments.yaml values.jsonl --summary > out
@@ -50,12 +54,17 @@ pub struct Args {
     /// Maximum number of records to look at
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     records: u32,
+
+    #[command(flatten)]
+    schemas: inputs::SchemaArgs,
 }
 
 /// Proposes a topology.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let topic = args.topic.clone().unwrap_or_else(|| topic_of(&args.files));
-    let sample = Sample::read(&args.files, &topic, args.records as usize)?;
+    let waiting = args.schemas.sources()?;
+    let sample = Sample::read_with_schemas(&args.files, &topic, args.records as usize, &waiting.sources())?;
+    inputs::without_schema(&waiting)?;
     if sample.records.is_empty() {
         return Err(Failure::input("the capture holds no record", "give records, one a line"));
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::yaml::keys::Omitted;
 use crate::yaml::units;
 
-use super::draft::Draft;
-use super::typed::Typed;
-use super::worker::{ClusterKind, Config, Create, DataPath, LogFormat};
+use super::key::{Key, put};
+use super::registry;
+use super::worker::{ClusterKind, Create, DataPath, LogFormat};
 
 /// Minimum `memory`.
 pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
@@ -21,24 +21,9 @@ const PARTITIONS_MAX: i32 = 1_000;
 /// The limit of Kafka's own type.
 const REPLICAS_MAX: i32 = i16::MAX as i32;
 
-/// A setting.
-pub struct Key {
-    /// Its name, e.g. `commit.interval`.
-    pub name: &'static str,
-    /// Its value if it is not set.
-    pub default: Omitted,
-    /// What it means, in Markdown.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a test writes it into the documentation's table"))]
-    pub about: &'static str,
-    /// Reads it. A mistake is reported, and keeps the previous value.
-    pub put: fn(&mut Draft, &mut Typed<'_, '_>),
-    /// Its value as text; `None` if it is not in use.
-    pub show: fn(&Config) -> Option<String>,
-}
-
 /// All settings, in the order in which they are shown. librdkafka's properties are shown after those of [`CLUSTER`].
 pub fn all() -> impl Iterator<Item = &'static Key> {
-    CLUSTER.iter().chain(WORKER)
+    CLUSTER.iter().chain(WORKER).chain(registry::KEYS)
 }
 
 /// The names of all settings.
@@ -55,13 +40,6 @@ pub fn find(name: &str) -> Option<&'static Key> {
 pub fn is_section(name: &str) -> bool {
     let sides = ["kafka", "kafka.consumer", "kafka.producer"];
     sides.contains(&name) || all().any(|key| key.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
-}
-
-/// Sets the value; without one, which was reported as a mistake, keeps the previous value.
-fn put<T>(to: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *to = value;
-    }
 }
 
 /// Where topics live.

@@ -11,6 +11,7 @@ use crate::yaml::{Environment, Field, File, Node, Place, Placed, Reader, Report,
 
 use super::kafka::{self, BROKERS};
 use super::keys::{self, is_section};
+use super::registry;
 use super::setting::{Collected, Setting};
 
 /// The prefix of every variable.
@@ -151,7 +152,8 @@ impl<'a> Layers<'a> {
 
     /// Adds a setting. A secret in clear text where others can read it is a mistake.
     fn push(&mut self, setting: Setting, readable: bool) {
-        let is_secret = setting.name.starts_with("kafka.") && kafka::is_secret(&setting.name);
+        let is_secret =
+            registry::is_secret(&setting.name) || setting.name.starts_with("kafka.") && kafka::is_secret(&setting.name);
         // Another message says that there is no such property, which matters more.
         let is_taken = !setting.name.ends_with("sasl.jaas.config");
         if is_secret && is_taken && readable && !setting.text.value.is_secret() {
@@ -161,7 +163,8 @@ impl<'a> Layers<'a> {
             self.report.mistake((&setting.file, setting.text.place), message, "not shown", help);
         }
         let text = setting.text;
-        let value = if is_secret { text.value.into_secret() } else { text.value };
+        let hides = is_secret || registry::names_a_user(text.value.reveal());
+        let value = if hides { text.value.into_secret() } else { text.value };
         self.collected.settings.push(Setting { text: Placed { value, place: text.place }, ..setting });
     }
 
@@ -177,7 +180,7 @@ impl<'a> Layers<'a> {
             }
             let name = name_of(rest);
             // A misspelt name may stand for a secret.
-            let hidden = kafka::is_secret(&name) || !is_known(&name);
+            let hidden = hides(&name, &value);
             let shown = if hidden { text::MASK } else { &value };
             let file = Arc::new(File::new("the environment", format!("{variable}={shown}")));
             if !is_known(&name) {
@@ -218,11 +221,8 @@ impl<'a> Layers<'a> {
     pub fn read_sets(&mut self, sets: &[String]) {
         for set in sets {
             let (name, value) = set.split_once('=').unwrap_or((set, ""));
-            let shown = if (kafka::is_secret(name) || !is_known(name)) && !value.is_empty() {
-                format!("{name}={}", text::MASK)
-            } else {
-                set.clone()
-            };
+            let shown =
+                if hides(name, value) && !value.is_empty() { format!("{name}={}", text::MASK) } else { set.clone() };
             let file = Arc::new(File::new("--set", shown));
             let start = (name.len() + 1).min(file.text().len());
             let value_place = Place::new(start, file.text().len());
@@ -273,6 +273,11 @@ fn is_open(name: &str) -> bool {
 fn is_known(name: &str) -> bool {
     let property = name.strip_prefix("kafka.").filter(|property| !property.is_empty());
     keys::find(name).is_some() || property.is_some_and(|property| !matches!(property, "consumer" | "producer"))
+}
+
+/// Whether a value must not be shown, by its name or its looks.
+fn hides(name: &str, value: &str) -> bool {
+    kafka::is_secret(name) || registry::is_secret(name) || registry::names_a_user(value) || !is_known(name)
 }
 
 /// The names to suggest for a misspelt one; of the properties, only the required one.
@@ -342,11 +347,13 @@ impl Secrets {
                     self.values.push(node.place);
                 }
             }
+            Value::Scalar { text, .. } if registry::names_a_user(text) => self.values.push(node.place),
             Value::Scalar { .. } => {}
             Value::List(items) => items.iter().for_each(|item| self.collect(item, inside)),
             Value::Mapping(entries) => {
                 for entry in entries {
-                    let is_secret = kafka::is_secret(&entry.key.to_lowercase());
+                    let key = entry.key.to_lowercase();
+                    let is_secret = kafka::is_secret(&key) || registry::is_secret_key(&key);
                     if is_secret {
                         self.names.push(entry.key_place.start);
                     }

@@ -27,9 +27,11 @@ pub use crate::yaml::{Diagnostics, Environment, Explained, Mistake, Process, Tex
 
 mod draft;
 mod kafka;
+mod key;
 mod keys;
 mod layers;
 mod machine;
+mod registry;
 mod setting;
 mod settings;
 mod show;
@@ -37,6 +39,7 @@ mod typed;
 mod worker;
 
 pub use kafka::KafkaProperties;
+pub use registry::{IdsOf, OAuth, SchemaRegistry};
 pub use settings::CheckProperty;
 pub use worker::{ClusterKind, Commit, Config, Create, DataPath, Log, LogFormat, TopicSettings};
 
@@ -52,6 +55,24 @@ pub fn load_with(
     sets: &[String],
     environment: &dyn Environment,
     check_property: CheckProperty<'_>,
+) -> Result<Config, Diagnostics> {
+    read(path, sets, environment, Some(check_property))
+}
+
+/// The same, for commands that need no cluster: it may be missing, and nothing of it is checked.
+pub fn load_without_cluster(
+    path: Option<&Path>,
+    sets: &[String],
+    environment: &dyn Environment,
+) -> Result<Config, Diagnostics> {
+    read(path, sets, environment, None)
+}
+
+fn read(
+    path: Option<&Path>,
+    sets: &[String],
+    environment: &dyn Environment,
+    check_property: Option<CheckProperty<'_>>,
 ) -> Result<Config, Diagnostics> {
     let mut report = Report::default();
     let mut layers = layers::Layers::new(environment, &mut report);

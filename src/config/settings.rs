@@ -11,6 +11,7 @@ use crate::yaml::{Environment, Explained, File, Place, Placed, Reader, Report, T
 
 use super::draft::Draft;
 use super::kafka::{self, BROKERS, KafkaProperties};
+use super::registry::{self, SchemaRegistry};
 use super::setting::{Collected, Setting};
 use super::typed::Typed;
 use super::worker::{ClusterKind, Commit, Config, Create, DataPath, Log, LogFormat, TopicSettings};
@@ -30,11 +31,12 @@ const UNPACKED_PARTS: u64 = 4;
 /// containing the value.
 pub type CheckProperty<'a> = &'a dyn Fn(&str, &str) -> Result<(), Explained>;
 
-/// The config for these settings; `None` after mistakes, which are reported.
+/// The config for these settings; `None` after mistakes, which are reported. Without a check for properties, nothing of the
+/// cluster is checked.
 pub fn resolve(
     collected: &Collected,
     environment: &dyn Environment,
-    check_property: CheckProperty<'_>,
+    check_property: Option<CheckProperty<'_>>,
     report: &mut Report,
 ) -> Option<Config> {
     let mut draft = defaults(environment, report);
@@ -80,6 +82,8 @@ fn defaults(environment: &dyn Environment, report: &mut Report) -> Draft {
         http: None,
         topics: TopicSettings { create: Create::None, replication_factor: 0, min_insync_replicas: 0 },
         tables_create: false,
+        schema_registry: SchemaRegistry::default(),
+        schemas_dir: None,
         log: Log { format: LogFormat::Text, level: String::new() },
         warnings: Vec::new(),
         secrets: BTreeSet::new(),
@@ -120,7 +124,12 @@ fn apply_property(properties: &mut KafkaProperties, name: &str, setting: &Settin
 }
 
 /// Checks the settings together.
-fn check_together(draft: &Draft, collected: &Collected, check_property: CheckProperty<'_>, report: &mut Report) {
+fn check_together(
+    draft: &Draft,
+    collected: &Collected,
+    check_property: Option<CheckProperty<'_>>,
+    report: &mut Report,
+) {
     let last = |name: &str| collected.last(name);
     let topics = &draft.config.topics;
     if topics.min_insync_replicas > topics.replication_factor {
@@ -134,7 +143,8 @@ fn check_together(draft: &Draft, collected: &Collected, check_property: CheckPro
             report.mistake((&setting.file, setting.text.place), message, "here", help);
         }
     }
-    if draft.embedded == Some(false) {
+    registry::check(&draft.config.schema_registry, collected, report);
+    if let (Some(check_property), Some(false)) = (check_property, draft.embedded) {
         let reported = check_brokers(draft, collected, report);
         let masked = Masked::new(collected, check_property);
         check_properties(collected, &masked, reported, check_property, report);

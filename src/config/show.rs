@@ -6,7 +6,9 @@ use std::fmt;
 use crate::yaml::Text;
 use crate::yaml::text::MASK;
 
-use super::keys::{self, Key};
+use super::key::Key;
+use super::keys;
+use super::registry;
 use super::worker::Config;
 
 impl fmt::Display for Config {
@@ -20,7 +22,8 @@ impl fmt::Display for Config {
                 properties(f, "    ", own)?;
             }
         }
-        self.settings(f, keys::WORKER)
+        self.settings(f, keys::WORKER)?;
+        self.settings(f, registry::KEYS)
     }
 }
 

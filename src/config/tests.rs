@@ -125,7 +125,10 @@ fn limits_are_inclusive() {
 fn every_setting_is_applied_and_has_a_variable() {
     for name in keys::names() {
         let diagnostics = load_text_with("", env(), &[BROKERS, &format!("{name}=not right,")]);
-        assert!(diagnostics.is_err() || matches!(name, "embedded.dir" | "state_dir" | "log.level"), "{name}");
+        assert!(
+            diagnostics.is_err() || matches!(name, "embedded.dir" | "state_dir" | "schemas.dir" | "log.level"),
+            "{name}"
+        );
         let variable = layers::variable_of(name);
         let config = load_text_with("", env().with_variable(&variable, "not right,"), &[BROKERS]);
         assert!(config.is_err() || config.is_ok_and(|config| config.warnings.is_empty()), "{variable}");
@@ -456,7 +459,7 @@ proptest! {
 fn the_reference_has_the_table_of_the_settings() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
     let page = std::fs::read_to_string(&path).unwrap();
-    let row = |key: &keys::Key| {
+    let row = |key: &key::Key| {
         let default = match key.default {
             Omitted::Is(value) => format!("`{value}`"),
             Omitted::Words(words) => words.to_owned(),

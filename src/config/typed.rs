@@ -7,6 +7,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::yaml::{Placed, Reader, Shape, Text, units};
 
+use super::registry;
 use super::setting::Setting;
 
 /// A takeover waits for the transaction timeout at worst; a transaction must end well before that.
@@ -76,6 +77,32 @@ impl Typed<'_, '_> {
         // A tilde is not expanded here, and a folder of that name is not what the user wants.
         let parse = |text: &str| (!text.is_empty() && !text.starts_with('~')).then(|| PathBuf::from(text));
         self.convert("a folder's path, without `~`", example, parse)
+    }
+
+    /// A file's path.
+    pub fn file(&mut self, example: &str) -> Option<PathBuf> {
+        let parse = |text: &str| (!text.is_empty() && !text.starts_with('~')).then(|| PathBuf::from(text));
+        self.convert("a file's path, without `~`", example, parse)
+    }
+
+    /// Any text.
+    pub fn text(&mut self) -> Text {
+        self.setting.text.value.clone()
+    }
+
+    /// Addresses of HTTP, with commas between them.
+    pub fn addresses(&mut self, example: &str) -> Option<Vec<String>> {
+        let what =
+            "an address that begins with http:// or https://, or several with commas between them, without a user";
+        self.convert(what, example, |text| {
+            text.split(',').map(str::trim).map(|one| registry::is_address(one).then(|| one.to_owned())).collect()
+        })
+    }
+
+    /// How long an answer may take, in milliseconds.
+    pub fn answer_ms(&mut self, example: &str) -> Option<u64> {
+        let parse = |text: &str| units::duration_ms(text).filter(|ms| (100..=300_000).contains(ms));
+        self.convert("a duration with its unit, from 100ms to 5m", example, parse)?.try_into().ok()
     }
 
     /// An address, or `None` for `off`.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use crate::yaml::Mistake;
 
 use super::kafka::KafkaProperties;
+use super::registry::SchemaRegistry;
 
 /// The worker's settings.
 #[derive(Clone)]
@@ -34,6 +35,10 @@ pub struct Config {
     pub topics: TopicSettings,
     /// Whether to create ratchet's own tables in the database of a sink if they do not exist.
     pub tables_create: bool,
+    /// Where schemas are fetched from.
+    pub schema_registry: SchemaRegistry,
+    /// The folder of schemas in files; `None` if there is none.
+    pub schemas_dir: Option<PathBuf>,
     /// What to log, and how.
     pub log: Log,
     /// Warnings about the settings.

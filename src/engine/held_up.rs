@@ -79,6 +79,12 @@ impl HeldUp {
         }
     }
 
+    /// Whether the task is recorded as waiting for records that exist.
+    #[cfg(test)]
+    pub fn is_recorded(&self, partition: &TopicPartition) -> bool {
+        self.stuck_tasks().contains_key(partition)
+    }
+
     /// The stuck task to look up now: of the tasks that are due, the one whose last lookup is longest ago.
     fn next_due(&self, now: Duration) -> Option<(TopicPartition, Stuck)> {
         let mut stuck_tasks = self.stuck_tasks();

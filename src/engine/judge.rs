@@ -14,6 +14,7 @@ use crate::dedup::{
 use crate::format;
 use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
+use crate::schemas::Id;
 use crate::state::{self, KeyHash, Overlay, Store};
 
 use super::audit::Dropped;
@@ -142,7 +143,7 @@ impl Judge {
     /// Memory for records of the topology's rules.
     pub fn new(context: &Context) -> Self {
         Self {
-            reader: Reader::new(context.rules.clone()),
+            reader: Reader::with_schemas(context.rules.clone(), &context.topology.schemas),
             arena: Vec::new(),
             readings: Vec::new(),
             bytes: Vec::new(),
@@ -225,8 +226,17 @@ impl Judge {
         })
     }
 
-    /// Judges the record that was read as number `at`, counted from 0. Returns `None` if the clocks have to be compared
-    /// first to decide whether it is from the future ([`super::present`]).
+    /// The schema that the record that was read as number `at` waits for: it cannot be judged before that is known.
+    pub fn awaited_schema(&self, at: usize) -> Option<Id> {
+        match self.readings[at] {
+            Some(Reading::Pending(schema)) => Some(schema),
+            _ => None,
+        }
+    }
+
+    /// Judges the record that was read as number `at`, counted from 0. Returns `None` if its schema is not known yet
+    /// ([`Judge::awaited_schema`]), or if the clocks have to be compared first to decide whether it is from the future
+    /// ([`super::present`]).
     pub fn judge<C: Cluster>(
         &mut self,
         (context, work): (&Context, &Work<'_, C>),
@@ -329,12 +339,18 @@ impl Judge {
     }
 
     /// The key of the record's identity, if it has exactly one. This discards the records read before.
-    pub fn key(&mut self, record: &Record<'_>) -> Option<Vec<u8>> {
+    ///
+    /// # Errors
+    /// The schema that the record names is not known yet.
+    pub fn key(&mut self, record: &Record<'_>) -> Result<Option<Vec<u8>>, Id> {
         let Self { reader, arena, .. } = self;
         arena.clear();
-        match reader.read(record, arena).rows() {
-            [row] => Some(arena[row.key.clone()].to_vec()),
-            _ => None,
+        match reader.read(record, arena) {
+            Reading::Pending(schema) => Err(schema),
+            reading => match reading.rows() {
+                [row] => Ok(Some(arena[row.key.clone()].to_vec())),
+                _ => Ok(None),
+            },
         }
     }
 

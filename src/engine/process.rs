@@ -62,8 +62,8 @@ pub struct BatchPortion<'a, B> {
 
 /// Processes a task's records in the open transaction, which must be aborted after an error.
 ///
-/// If a record's action is `fail`, if the task must stop before it, or if clocks or the gate have to be asked about it
-/// first, that record and all later ones are not processed; [`Share::stop`] says why. Records that do not fit into the
+/// If a record's action is `fail`, if the task must stop before it, if clocks or the gate have to be asked about it first,
+/// or if its schema is not known yet, that record and all later ones are not processed; [`Share::stop`] says why. Records that do not fit into the
 /// transaction are not processed either; [`Added::records`] is the number of processed records.
 pub fn process<C: Cluster>(
     context: &Context,
@@ -168,6 +168,10 @@ fn evaluate<C: Cluster>(
         Failure::refused_at(share.task, record.offset, Unprocessable::Entry(resume::Refusal::of_record(error)))
     })?;
     match evaluation {
+        None if judge.awaited_schema(number).is_some() => {
+            share.stop = judge.awaited_schema(number).map(Stop::AwaitsSchema);
+            Ok(None)
+        }
         None => {
             let (offset, timestamp) = (record.offset, record.timestamp.unwrap_or_default());
             share.stop = Some(Stop::SeemsFuture(FutureSuspicion { offset, timestamp, known_end }));

@@ -12,9 +12,13 @@ use crate::record::{Record, TopicPartition};
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The help for values written by a schema registry's serializers.
-const FRAMED_HELP: &str = "they look like a schema registry's (a zero byte, a schema's id, then Avro or the like), and \
-    ratchet reads JSON: have it written as JSON, by a JsonConverter for instance; or identify records by bytes alone, \
-    `identity: key`, or `identity: value` with `value_format: bytes`";
+const FRAMED_HELP: &str = "they look like a schema registry's (a zero byte, a schema's id, then Avro or the like), and this \
+    topology reads JSON: name their format, `value_format: avro` (or `protobuf`, `json_schema`, `auto`), and the registry, \
+    `schema_registry.url`; or identify records by bytes alone, `identity: key`, or `identity: value` with \
+    `value_format: bytes`";
+
+/// What a message says of a key or a value that should be JSON and is not. Others are read by schemas.
+const READ_AS_JSON: &str = "cannot be read as JSON";
 
 /// The help for records that were dropped although their contents were new.
 const CONFLICT_HELP: &str = "if they are other events, add what tells them apart to `identity` or `version`, or write \
@@ -110,7 +114,7 @@ impl Noted {
     /// Counts a record.
     pub fn add(&mut self, record: &Record<'_>, reason: Reason, message: &str) {
         self.count(reason, 1);
-        self.framed += u64::from(is_framed(record, reason));
+        self.framed += u64::from(is_framed(record, reason) && message.contains(READ_AS_JSON));
         if self.first.is_none() {
             self.first = Some(FirstRecord { offset: record.offset, message: message.to_owned() });
         }
@@ -223,13 +227,14 @@ mod tests {
         let (mut letters, mut open, task) = (Log::of(Fate::DeadLetter), Noted::default(), TopicPartition::new("t", 0));
         let framed = [0, 0, 0, 0, 7, 2];
         for (offset, value) in [(5, &b"{"[..]), (6, &framed)] {
-            open.add(&record(offset, value), Reason::ValueMalformed, "no JSON");
+            open.add(&record(offset, value), Reason::ValueMalformed, "the value cannot be read as JSON: it is none");
         }
         assert_eq!(unlogged(&letters), (0, 0, None), "nothing is committed yet");
         letters.add(&mut open);
         open.add(&record(7, &framed), Reason::Late, "late");
+        open.add(&record(7, &framed), Reason::ValueMalformed, "the value is not a record of schema 7: it ends early");
         letters.add(&mut open);
-        assert_eq!(unlogged(&letters), (3, 1, Some(5)), "a readable record is not counted as framed");
+        assert_eq!(unlogged(&letters), (4, 1, Some(5)), "what is read by schemas is not counted as framed");
         letters.log_if_due(&task, "dead", Duration::ZERO);
         assert_eq!(unlogged(&letters), (0, 0, None));
         open.add(&record(8, b"{"), Reason::ValueMalformed, "no JSON");

@@ -104,7 +104,9 @@ pub fn step<C: Cluster>(
         }
         Phase::Claiming { until } if now >= *until => Ok(Slice::Ready),
         Phase::Claiming { .. } | Phase::Redoing(_) => Ok(Slice::Waiting),
-        Phase::Gated | Phase::Running | Phase::Queued { .. } | Phase::Isolated(_) | Phase::Failed => Ok(Slice::Waiting),
+        Phase::Held(_) | Phase::Running | Phase::Queued { .. } | Phase::Isolated(_) | Phase::Failed => {
+            Ok(Slice::Waiting)
+        }
     }
 }
 

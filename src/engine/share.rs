@@ -7,6 +7,7 @@
 use crate::dedup::{Progress, Reason};
 use crate::effect::Effects;
 use crate::format::{Calls, RedoWriter, Token};
+use crate::schemas::Id;
 use crate::state::Overlay;
 
 use super::keyless::Keyless;
@@ -103,6 +104,8 @@ pub enum Stop {
     SeemsFuture(FutureSuspicion),
     /// The topology's gate has to decide about the record, but does not respond.
     Gated,
+    /// The record names a schema that is not known yet.
+    AwaitsSchema(Id),
 }
 
 impl Share {

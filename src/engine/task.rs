@@ -10,6 +10,7 @@ use crate::cluster::{Cluster, Settled};
 use crate::format::{PositionRecord, StoreMeta, Token};
 use crate::observe::Phase as PhaseName;
 use crate::record::TopicPartition;
+use crate::schemas::Id;
 use crate::state::Store;
 
 use super::catalog::InputTopic;
@@ -55,8 +56,8 @@ pub enum Phase<C: Cluster> {
     },
     /// Writing to Kafka the transaction that only the sink has committed.
     Redoing(Box<RedoReplay<C>>),
-    /// Waiting for the topology's gate: everything before the record that the gate must be asked about is committed.
-    Gated,
+    /// Waiting before a record; everything before it is committed.
+    Held(HeldBy),
     /// Working in the lane's shared transactions.
     Running,
     /// Waiting for a slot to work in transactions of its own, since its output has failed.
@@ -75,6 +76,20 @@ pub enum Phase<C: Cluster> {
     Failed,
 }
 
+/// What a task waits for before a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldBy {
+    /// The topology's gate, which has to be asked about the record.
+    Gate,
+    /// The schema that the record names, which is not known yet.
+    Schema {
+        /// The schema's id.
+        id: Id,
+        /// Since when, on the monotonic clock.
+        since: Duration,
+    },
+}
+
 impl<C: Cluster> Phase<C> {
     /// The phase's name in metrics and logs.
     pub fn name(&self) -> PhaseName {
@@ -85,7 +100,7 @@ impl<C: Cluster> Phase<C> {
             | Self::Claiming { .. }
             | Self::Redoing(_) => PhaseName::Settling,
             Self::Loading(_) => PhaseName::Restoring,
-            Self::Running | Self::Gated => PhaseName::Running,
+            Self::Running | Self::Held(_) => PhaseName::Running,
             Self::Queued { .. } | Self::Isolated(_) => PhaseName::Isolated,
             Self::Failed => PhaseName::Failed,
         }

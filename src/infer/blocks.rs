@@ -46,7 +46,11 @@ pub fn by_fields(meaning: &mut Meaning, sample: &Sample, table: &Table, chosen: 
         meaning.key_format = wrapped(sample.wrapped.0);
     }
     let body = &mut meaning.body;
-    let path = |field: usize| in_yaml(&table.fields[field].path.to_string());
+    let path = |field: usize| match in_yaml(&table.fields[field].path.to_string()) {
+        // Its bytes name its schema, which may change while the key stays the same.
+        whole if whole == "key" && sample.formats[0].is_some() => "{content: key}".to_owned(),
+        path => path,
+    };
     body.comment(&format!("{}.", chosen.why_identity(table).join("; ")));
     let identity: Vec<String> = chosen.identity.iter().map(|&field| path(field)).collect();
     body.line(&format!("identity: [{}]", identity.join(", ")));
@@ -106,7 +110,8 @@ pub fn by_fingerprint(body: &mut Draft, sample: &Sample, table: &Table, why: &st
     ));
     let except = if left_out.is_empty() { String::new() } else { format!(", except: [{}]", left_out.join(", ")) };
     let fingerprint = format!("{{fingerprint: value{except}}}");
-    body.line(&if has_keys { format!("identity: [key, {fingerprint}]") } else { format!("identity: {fingerprint}") });
+    let key = if sample.formats[0].is_some() { "{content: key}" } else { "key" };
+    body.line(&if has_keys { format!("identity: [{key}, {fingerprint}]") } else { format!("identity: {fingerprint}") });
     body.unsure.push(
         "two things with equal content, or a thing that returns to an earlier state, count as duplicates".to_owned(),
     );

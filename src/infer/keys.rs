@@ -21,6 +21,10 @@ pub enum NoJson {
 
 /// Why the keys have to be taken as bytes; `None` if they can be read as JSON.
 pub fn need_bytes(sample: &Sample) -> Option<NoJson> {
+    // Read by schemas, they are JSON, and of one form.
+    if sample.formats[0].is_some() {
+        return None;
+    }
     // Maxwell's DDL has a random text as its key, and the preset does not look at it.
     let is_ddl = |value: &Value| value.as_object().is_some_and(shape::is_maxwell_ddl);
     let of_rows = sample.records.iter().filter(|observed| !observed.value.as_ref().is_some_and(is_ddl));

@@ -15,10 +15,11 @@ use super::nulls;
 use super::others;
 use super::refused::Refused;
 use super::rows::{StandIn, stand_in};
-use super::sample::Sample;
+use super::sample::{Observed, Sample};
 use super::shape::{Shape, shapes};
 use crate::capture::guesses;
-use crate::encodings::behind_registry_prefix;
+use crate::schemas::IdBytes;
+use crate::schemas::framing::is_framed;
 use crate::topology::Preset;
 use crate::words::{agreeing, counted};
 
@@ -128,18 +129,33 @@ fn by_preset(meaning: &mut Meaning, sample: &Sample, preset: &str, shape: (&Shap
     }
 }
 
+/// What names a registry, and a folder of schemas, on the command line.
+const REGISTRY: &str = "--set schema_registry.url=http://localhost:8081";
+const FOLDER: &str = "--set schemas.dir=FOLDER";
+
+/// Whether a record's value seems to carry the id of a schema.
+fn carries_id(observed: &Observed) -> bool {
+    let headers = observed.captured.headers.as_headers();
+    observed.captured.value.as_deref().is_some_and(|value| is_framed(value, headers, false, IdBytes::default()))
+}
+
 fn by_bytes(body: &mut Draft, sample: &Sample) {
     let values = || sample.records.iter().filter_map(|observed| observed.captured.value.as_deref());
-    let prefixed = values().filter(|value| behind_registry_prefix(value).is_some()).count();
+    let framed = sample.records.iter().filter(|observed| carries_id(observed)).count();
     if sample.malformed > 0 {
         body.comment("No value is JSON: its bytes identify it.");
-        body.unsure.push(if prefixed > 0 {
+        body.unsure.push(if framed > 0 {
             format!(
-                "{} {} with a zero byte and the number of a schema, as serializers with a schema registry write Avro, \
-                 Protobuf or JSON Schema; ratchet reads plain JSON, so nothing inside them was looked at: have the \
-                 producer write JSON without a registry to identify records by their fields",
-                counted(prefixed, "value"),
-                agreeing(prefixed, "begins", "begin")
+                "{} {} the id of a schema, as serializers with a schema registry write Avro, Protobuf or JSON Schema{}",
+                counted(framed, "value"),
+                agreeing(framed, "carries", "carry"),
+                match &sample.undecoded.1 {
+                    Some(_) => ", and nothing could be read by it".to_owned(),
+                    None => format!(
+                        ", and nothing says where schemas are: give the registry with `{REGISTRY}` or `--config \
+                         ratchet.yaml`, or a folder of schemas with `{FOLDER}`, to identify records by their fields"
+                    ),
+                },
             )
         } else if guesses::is_csv(values()) {
             "the values look like CSV, whose fields ratchet cannot read: have the producer write JSON to identify \

@@ -1,6 +1,6 @@
 //! Proposing a topology for captured records.
 //!
-//! - [`Sample`]: a bounded number of records, as trees
+//! - [`Sample`]: a bounded number of records, as trees; `by_schema`: those that name schemas, decoded
 //! - `shape`: which system the records are from, and its preset
 //! - `rows`: an identity from the row's columns, if the preset finds none
 //! - `keys`, `flattened`, `cloud`, `dms`: keys that are not JSON, flattened events without a position, CloudEvents, AWS
@@ -23,6 +23,7 @@ use crate::dedup::Reason;
 use crate::topology::{self, Diagnostics, Environment, Process, Topology};
 
 mod blocks;
+mod by_schema;
 mod cell;
 mod choose;
 mod cloud;
@@ -68,7 +69,7 @@ const CHANGES_MAX: usize = 8;
 pub fn infer(sample: &Sample, wanted: &Wanted) -> Result<(Proposal, Tally), Diagnostics> {
     let mut needed = Needed::default();
     let mut proposal = propose(sample, wanted, needed, &Ties::default());
-    let mut topology = load(&proposal.text)?;
+    let mut topology = load(&proposal.text)?.for_json();
     let mut tally = Tally::of(sample, &topology);
     for _ in 0..CHANGES_MAX {
         let more = shown(needed, sample, &proposal, &tally);
@@ -77,7 +78,7 @@ pub fn infer(sample: &Sample, wanted: &Wanted) -> Result<(Proposal, Tally), Diag
             break;
         }
         (needed, proposal) = (more, changed);
-        topology = load(&proposal.text)?;
+        topology = load(&proposal.text)?.for_json();
         tally = Tally::of(sample, &topology);
     }
     doubts::add(&mut proposal, sample, &topology, &tally);

@@ -61,7 +61,7 @@ pub fn propose(sample: &Sample, wanted: &Wanted, needed: Needed, ties: &Ties) ->
     let topics = wanted.topic.as_ref().map_or_else(|| sample.topics(), |topic| vec![topic.as_str()]);
     draft.line(&format!("name: {}", wanted.name.clone().unwrap_or_else(|| name_of(&topics))));
     draft.left_out(sample);
-    draft.input(&topics, &meaning);
+    draft.input(&topics, &meaning, sample);
     draft.lines.push_str(&meaning.body.lines);
     if let Some(compared) = &meaning.compared {
         draft.compared(compared, ties, sample.records.len());
@@ -80,14 +80,19 @@ pub fn propose(sample: &Sample, wanted: &Wanted, needed: Needed, ties: &Ties) ->
 }
 
 impl Draft {
-    fn input(&mut self, topics: &[&str], meaning: &Meaning) {
+    fn input(&mut self, topics: &[&str], meaning: &Meaning, sample: &Sample) {
         let named: Vec<String> = topics.iter().take(TOPICS_MAX).map(|topic| quoted(topic)).collect();
         if topics.len() > TOPICS_MAX {
             self.unsure.push(format!("{} topics are in the capture, {TOPICS_MAX} are named", topics.len()));
         }
         let mut input = format!("topics: [{}]", named.join(", "));
         let formats = [("key_format", meaning.key_format, "bytes"), ("value_format", meaning.value_format, "json")];
-        for (name, format, default) in formats {
+        for ((name, format, default), by_schema) in formats.into_iter().zip(sample.formats) {
+            if let Some(format) = by_schema {
+                // writing to a string never fails
+                let _ = write!(input, ", {name}: {format}");
+                continue;
+            }
             // a preset sets the formats that it needs
             let is_written =
                 if meaning.preset.is_none() { format != default } else { name == "key_format" && meaning.raw_keys };
@@ -198,6 +203,13 @@ impl Draft {
             let were = agreeing(sample.records.len(), "was", "were");
             let count = counted(sample.records.len(), "record");
             self.unsure.push(format!("only {count} {were} looked at: that shows little"));
+        }
+        if let (undecoded @ 1.., Some(why)) = &sample.undecoded {
+            self.unsure.push(format!(
+                "{} {} a schema and cannot be read by it, the first because {why}",
+                counted(*undecoded, "value"),
+                agreeing(*undecoded, "names", "name"),
+            ));
         }
         if sample.malformed > 0 && sample.json() > 0 {
             let (values, are) = (counted(sample.malformed, "value"), agreeing(sample.malformed, "is", "are"));

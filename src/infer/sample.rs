@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::by_schema::BySchema;
 use super::shape::Shape;
 use crate::capture::{self, Captured, Lines, Nearly, guesses, looks_like_kcat, topic_of_kcat, unwrap};
+use crate::dedup::Format;
+use crate::schemas::Sources;
 
 /// How many bytes of lines are examined at most: their trees take about ten times as much memory.
 const BYTES_MAX: u64 = 32 << 20;
@@ -16,7 +19,7 @@ const BYTES_MAX: u64 = 32 << 20;
 /// A record of the sample.
 #[derive(Debug)]
 pub struct Observed {
-    /// As it was captured.
+    /// As it was captured; what was read by a schema is JSON.
     pub captured: Captured,
     /// The value as JSON, unwrapped; `None` if it is null or not JSON.
     pub value: Option<Value>,
@@ -53,19 +56,40 @@ pub struct Sample {
     pub beyond: Option<BTreeSet<String>>,
     /// The first line that was taken for a value and is nearly a whole record, and what it nearly is.
     pub nearly: Option<(String, Nearly)>,
+    /// The formats of keys and of values that were read by schemas; `None` if none was.
+    pub formats: [Option<Format>; 2],
+    /// How many values carry the id of a schema and could not be read by it, and why the first could not.
+    pub undecoded: (usize, Option<String>),
     /// The topics of Debezium's schema changes, which are left out, and how many records each of them had.
     pub left_out: BTreeMap<String, usize>,
 }
 
 impl Sample {
-    /// Reads up to `records_max` records of these files.
+    /// Reads up to `records_max` records of these files. Those that name schemas stay as they are.
     pub fn read(files: &[PathBuf], topic: &str, records_max: usize) -> Result<Self, capture::Error> {
-        let mut sample = Self::read_all(files, topic, records_max)?;
+        Self::read_with_schemas(files, topic, records_max, &Sources::default())
+    }
+
+    /// The same; keys and values that name schemas of these sources become JSON.
+    pub fn read_with_schemas(
+        files: &[PathBuf],
+        topic: &str,
+        records_max: usize,
+        schemas: &Sources,
+    ) -> Result<Self, capture::Error> {
+        let mut by_schema = BySchema::new(schemas);
+        let mut sample = Self::read_all(files, topic, records_max, &mut by_schema)?;
+        (sample.formats, sample.undecoded) = by_schema.found();
         sample.leave_out_schema_changes();
         Ok(sample)
     }
 
-    fn read_all(files: &[PathBuf], topic: &str, records_max: usize) -> Result<Self, capture::Error> {
+    fn read_all(
+        files: &[PathBuf],
+        topic: &str,
+        records_max: usize,
+        by_schema: &mut BySchema,
+    ) -> Result<Self, capture::Error> {
         let mut lines = Lines::open(files)?;
         // a topic that is piped in may never end
         let has_an_end = lines.bytes_total().is_some();
@@ -98,6 +122,7 @@ impl Sample {
                     sample.nearly = Nearly::of(&line).map(|nearly| (place.to_string(), nearly));
                 }
             }
+            by_schema.decode(&mut captured);
             sample.add_line(captured, number);
         }
     }

@@ -38,7 +38,7 @@ impl Tally {
     pub fn of(sample: &Sample, topology: &Topology) -> Self {
         // a proposal must not depend on the clock
         let wall_ms = sample.records.iter().filter_map(|observed| observed.captured.timestamp).max().unwrap_or(0);
-        let mut partitions = Partitions::new(&topology.rules);
+        let mut partitions = Partitions::new(&topology.rules, &topology.schemas);
         let mut tally = Self::default();
         let (mut deleted, mut said) = (HashSet::new(), HashSet::new());
         let mut runs: BTreeMap<(String, i32), usize> = BTreeMap::new();

@@ -1,9 +1,9 @@
 //! Whether this instance is ready: the basis of `/readyz`.
 //!
 //! Ready means: at least one lane was started, every lane has joined its group, some broker has answered lately, no task is
-//! being restored for the first time since it was assigned, none waits for clocks or for a gate, none has failed for long
-//! without a commit or gets nothing of an input that goes on, no topic that should be read was refused, every disk responds,
-//! and everything that panicked has restarted. The proxy of HTTP requests has no lanes, and says its own conditions. A
+//! being restored for the first time since it was assigned, none waits for clocks, for a gate or, longer than a moment, for a
+//! schema, none has failed for long without a commit or gets nothing of an input that goes on, no topic that should be read
+//! was refused, every disk responds, and everything that panicked has restarted. The proxy of HTTP requests has no lanes, and says its own conditions. A
 //! restore after an aborted transaction does not make an instance unready: nobody else could do the work meanwhile.
 
 use std::borrow::Cow;
@@ -53,6 +53,8 @@ struct Task {
     clock_doubted: bool,
     /// It waits for its topology's gate.
     gated: bool,
+    /// It has waited for a schema for too long.
+    awaits_schema: bool,
     /// It gets no further: it has failed for a while without a commit, or nothing can be read.
     fails: bool,
     /// How many lanes hold it: two for a moment when it moves from one lane of this process to another.
@@ -127,6 +129,7 @@ impl Health {
         task.stopped = false;
         task.clock_doubted = false;
         task.gated = false;
+        task.awaits_schema = false;
         task.fails = false;
     }
 
@@ -141,6 +144,13 @@ impl Health {
     pub fn gated(&self, topology: &str, partition: &TopicPartition, gated: bool) {
         if let Some(task) = self.known().tasks.get_mut(&(topology.to_owned(), partition.clone())) {
             task.gated = gated;
+        }
+    }
+
+    /// Whether a task has waited too long for a schema that a record names.
+    pub fn awaits_schema(&self, topology: &str, partition: &TopicPartition, awaits: bool) {
+        if let Some(task) = self.known().tasks.get_mut(&(topology.to_owned(), partition.clone())) {
+            task.awaits_schema = awaits;
         }
     }
 
@@ -208,13 +218,21 @@ impl Health {
         });
         let tasks = known.tasks.iter().map(|((topology, partition), task)| Check {
             name: format!("task {topology}/{partition}"),
-            ok: task.restored && !task.stopped && !task.clock_doubted && !task.gated && !task.fails,
+            ok: task.restored
+                && !task.stopped
+                && !task.clock_doubted
+                && !task.gated
+                && !task.awaits_schema
+                && !task.fails,
             detail: match task {
                 Task { stopped: true, .. } => "has stopped; the log says why",
                 Task { clock_doubted: true, .. } => {
                     "waits: this host's clock or Kafka's is wrong; the log says by how much"
                 }
                 Task { gated: true, .. } => "waits: the gate does not answer; the log says why",
+                Task { awaits_schema: true, .. } => {
+                    "waits: a record's schema is not known, and the schema registry does not answer; the log says why"
+                }
                 Task { fails: true, .. } => "gets no further; the log says why",
                 Task { restored: true, .. } => "restored",
                 Task { .. } => "is being restored for the first time",

@@ -17,8 +17,8 @@ pub mod pace;
 
 pub use health::{Check, Health};
 pub use metrics::{
-    BoundMetrics, BrokersSeen, CallMetrics, GateMetrics, KeptSeries, LaneMetrics, LongWork, Metrics, OneConnection,
-    OneRequest, Outcomes, Phase, RouteMetrics, Settled, SinkMetrics, StoreMetrics, TaskMetrics, TransactionResult,
-    Work,
+    Asked, BoundMetrics, BrokersSeen, CallMetrics, GateMetrics, KeptSeries, LaneMetrics, LongWork, Metrics,
+    OneConnection, OneRequest, Outcomes, Phase, RouteMetrics, SchemaMetrics, Settled, SinkMetrics, StoreMetrics,
+    TaskMetrics, TransactionResult, Work,
 };
 pub use pace::Pace;

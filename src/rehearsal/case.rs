@@ -184,11 +184,12 @@ fn wrong_results(case: &TestCase, made: &[(usize, Made)]) -> Option<Difference> 
 
 /// Judges a test's records, each partition separately, and compares. A file of records is looked for in
 /// `folder`, the topology's. The wall clock is the highest timestamp in the test, so that its result is
-/// the same every day.
+/// the same every day. Records are JSON, also where those of the topic are read by schemas.
 pub fn run_case(topology: &Topology, folder: &Path, case: &TestCase) -> Result<Outcome, capture::Error> {
+    let topology = &topology.for_json();
     let records = records_of(topology, folder, case)?;
     let wall_ms = records.iter().filter_map(|record| record.timestamp).max().unwrap_or(TIMESTAMP_MS);
-    let mut partitions = Partitions::new(&topology.rules);
+    let mut partitions = Partitions::new(&topology.rules, &topology.schemas);
     let mut rehearser = Rehearser::answered(topology, &case.attempts);
     let (mut carried_out, mut made) = (Vec::new(), Vec::new());
     let mut stopped = HashSet::new();

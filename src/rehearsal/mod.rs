@@ -5,7 +5,8 @@
 //! - [`Contrast`]: in what a conflict differs from an earlier record
 //! - [`Rehearser`]: judges, and renders what a record would cause in a sink, or makes its call to a provider whose
 //!   answers are given
-//! - [`run_case`]: one of a topology's own tests, and how its [`Outcome`] differs from the expected one
+//! - [`run_case`]: one of a topology's own tests, and how its [`Outcome`] differs from the expected one. Its records are
+//!   JSON, whatever they are on the topic, so that it needs no schemas
 //!
 //! No clock is read here: the wall clock is an argument, or derived from the records.
 //!
@@ -15,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::dedup::{Model, Rules};
+use crate::schemas::Sources;
 
 mod calls;
 mod case;
@@ -32,13 +34,15 @@ pub use explanation::Explanation;
 #[derive(Debug)]
 pub struct Partitions {
     rules: Arc<Rules>,
+    schemas: Sources,
     models: HashMap<String, HashMap<i32, Model>>,
 }
 
 impl Partitions {
-    /// No partition seen yet.
-    pub fn new(rules: &Arc<Rules>) -> Self {
-        Self { rules: Arc::clone(rules), models: HashMap::new() }
+    /// No partition seen yet, of records that name schemas of these sources. The sources should wait for schemas: see
+    /// [`Model::with_schemas`].
+    pub fn new(rules: &Arc<Rules>, schemas: &Sources) -> Self {
+        Self { rules: Arc::clone(rules), schemas: schemas.clone(), models: HashMap::new() }
     }
 
     /// The partition's model; an empty one if the partition is new.
@@ -47,8 +51,9 @@ impl Partitions {
         if !self.models.contains_key(topic) {
             self.models.insert(topic.to_owned(), HashMap::new());
         }
-        let partitions = self.models.get_mut(topic).expect("inserted above if missing");
-        partitions.entry(partition).or_insert_with(|| Model::new(Arc::clone(&self.rules)))
+        let Self { rules, schemas, models } = self;
+        let partitions = models.get_mut(topic).expect("inserted above if missing");
+        partitions.entry(partition).or_insert_with(|| Model::with_schemas(Arc::clone(rules), schemas))
     }
 
     /// The rules for all partitions.

@@ -22,6 +22,7 @@ fn payments() -> Topology {
         input: Input::Topics(vec!["payments".to_owned()]),
         start: Start::Earliest,
         rules: Arc::new(Rules::new(identity, Some(Version::integer(path("value.v"))))),
+        schemas: Default::default(),
         destination: Destination::Output(Output::to("payments.unique")),
         gate: None,
         dead_letter: "payments.dead_letter".to_owned(),

@@ -21,7 +21,7 @@
 
 use std::sync::Arc;
 
-use crate::dedup::{self, Field, Fields, Path, Wanted};
+use crate::dedup::{self, Field, Fields, Path, Source, Wanted};
 use crate::effect::call::{Content, Fingerprint, Form, Key, KeyParts};
 use crate::effect::provider::RenderedRequest;
 use crate::record::Record;
@@ -108,6 +108,11 @@ impl Requester {
         let written = written.collect();
         let headers = http.headers.iter().map(|(name, value)| header(name, value, &mut wanted)).collect();
         let body = match &http.body {
+            // What names a schema is of no use to the provider.
+            Body::Value if topology.rules.value_format.has_schemas() => {
+                let value = Path { source: Source::Value, steps: Vec::new() };
+                BodyPlan::Json(JsonPlan::First(vec![wanted.document(value)]))
+            }
             Body::Value => BodyPlan::Value,
             Body::Json(json) => BodyPlan::Json(json_plan(json, &mut wanted)),
             Body::None => BodyPlan::None,
@@ -117,7 +122,7 @@ impl Requester {
             has_key: http.key.is_some(),
             method: http.method,
             form: form(http),
-            fields: Fields::new(&topology.rules, &wanted),
+            fields: Fields::new(&topology.rules, &topology.schemas, &wanted),
             address: parts,
             hosts: address.takes_host_from_record().then(|| http.hosts.clone()),
             written,

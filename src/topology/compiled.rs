@@ -10,6 +10,7 @@ use super::input::{Input, Start};
 use super::sink::{self, Sink};
 use super::{names, presets};
 use crate::dedup::{Reason, Rejection, Rules};
+use crate::schemas::Sources;
 
 /// An input, how its records are identified and versioned, what it ends in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct Topology {
     pub start: Start,
     /// How records are identified and judged.
     pub rules: Arc<Rules>,
+    /// Where the schemas that records name come from: none, until a run gives it some.
+    pub schemas: Sources,
     /// Where surviving records go.
     pub destination: Destination,
     /// Who is asked whether an identity was passed on elsewhere.
@@ -40,6 +43,11 @@ pub struct Topology {
 }
 
 impl Topology {
+    /// The same for records as JSON in place of what is read by schemas, which its own tests write.
+    pub fn for_json(&self) -> Self {
+        Self { rules: Arc::new(self.rules.for_json()), schemas: Sources::default(), ..self.clone() }
+    }
+
     /// The consumer group.
     pub fn group(&self) -> String {
         format!("ratchet.{}", self.name)

@@ -262,11 +262,20 @@ pub static INPUT: Mapping = Mapping {
             "key_format",
             words!(Format),
             "key_format: json",
-            "`bytes`, `json`, or `connect_json`, which looks through what Kafka Connect and Avro wrap around JSON",
+            "`bytes`, `json`, `connect_json`, which looks through what Kafka Connect and Avro wrap around JSON, or by the \
+             schema that the record names: `avro`, `protobuf`, `json_schema`, `auto`",
         )
         .or(Omitted::Is("bytes")),
         Key::optional("value_format", words!(Format), "value_format: json", "the same for values")
             .or(Omitted::Is("json")),
+        Key::optional(
+            "json_format",
+            Type::Words(|| vec!["json".to_owned(), "connect_json".to_owned()]),
+            "json_format: connect_json",
+            "how JSON that names no schema is read, where a format is one with schemas; what is remembered is the same, so \
+             that a topic can change to schemas",
+        )
+        .or(Omitted::Is("json")),
         Key::optional(
             "start",
             words!(Start),

@@ -17,7 +17,7 @@
 //! | `preset` | a fragment of these keys that replaces those left out ([`presets`]) | none |
 //! | `input.topics` | a list of topics | required, or a pattern |
 //! | `input.pattern`, `input.exclude` | regular expressions for topics, including those created later | none |
-//! | `input.key_format`, `input.value_format` | `bytes`, `json` or `connect_json` | `bytes`, `json` |
+//! | `input.key_format`, `input.value_format` | `bytes`, `json`, `connect_json`, `avro`, `protobuf`, `json_schema` or `auto` | `bytes`, `json` |
 //! | `input.start` | `earliest` or `latest`: where a new group starts | `earliest` |
 //! | `identity` | a part or a list of parts ([`crate::dedup::IdentityPart`]) | required |
 //! | `version` | a part or a list of parts ([`crate::dedup::VersionPart`]) | none |

@@ -28,6 +28,9 @@ pub enum Error {
     /// Kafka's properties do not go together.
     #[error("{0}; correct it under `kafka:` in the configuration")]
     Properties(String),
+    /// Schemas cannot be read from where the configuration says, or it says nothing.
+    #[error("{0}")]
+    Schemas(String),
     /// Logs could not be begun.
     #[error("{0}: set `log.level`")]
     Logs(#[from] logs::Error),
@@ -61,6 +64,7 @@ impl Error {
             | Self::NoTopology(_)
             | Self::TwoFunctions(_)
             | Self::Properties(_)
+            | Self::Schemas(_)
             | Self::Logs(_)
             | Self::Drill(_) => false,
             Self::Signals(_) | Self::Watch(_) | Self::Http(_) | Self::Renewed(_) => true,

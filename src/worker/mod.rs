@@ -3,6 +3,7 @@
 //! - [`Worker`] is what programs use: topologies, the handlers of some of them, and a run
 //! - [`load`] reads topologies and configuration, [`carry_out`] runs them ([`LoadedInputs`]), and loads and runs them
 //!   again once secrets or certificates were replaced; the command `ratchet run` is made of these too
+//! - [`give_schemas`] gives topologies the schemas that their records name
 //! - [`signals`] has SIGINT and SIGTERM end a run, [`exit`] ends the process
 //!
 //! **Failure**: mistakes in files are reported all at once, before anything runs; [`Error`] says what else went wrong.
@@ -27,12 +28,14 @@ mod error;
 pub mod exit;
 mod inputs;
 mod renewal;
+mod schemas;
 pub mod signals;
 
 pub use error::Error;
 pub use inputs::{Inputs, load};
 pub use renewal::LoadedInputs;
 use renewal::{Probe, Watch, WatchTiming};
+pub use schemas::give_schemas;
 
 /// Runs topologies until it is stopped.
 ///
@@ -244,6 +247,8 @@ pub fn carry_out(loaded: LoadedInputs, run: &Run) -> Result<(), Error> {
 fn run_renewed(mut loaded: LoadedInputs, run: &Run) -> Result<(), Error> {
     let (mut outcome, mut is_renewed) = (Ok(()), false);
     loop {
+        let topologies = loaded.topologies.iter_mut().map(|loaded| &mut loaded.topology);
+        give_schemas(topologies, &loaded.config, &run.metrics)?;
         let how = (WatchTiming::default(), probe as Probe);
         let watch = Watch::begin(&run.inputs, &loaded.files, &run.stop, how).map_err(Error::Watch)?;
         let ended = engine::run(engine::Options {
@@ -272,8 +277,10 @@ fn run_renewed(mut loaded: LoadedInputs, run: &Run) -> Result<(), Error> {
     }
 }
 
-/// Whether a client with these settings can use the cluster.
+/// Whether a client with these settings can use the cluster, and records can be read by schemas as before.
 fn probe(loaded: &LoadedInputs) -> Result<(), String> {
+    let mut topologies: Vec<Topology> = loaded.topologies.iter().map(|loaded| loaded.topology.clone()).collect();
+    give_schemas(&mut topologies, &loaded.config, &Metrics::new()).map_err(|error| error.to_string())?;
     engine::probe(&loaded.config, loaded.topologies.len()).map_err(|error| error.to_string())
 }
 

@@ -82,7 +82,7 @@ fn share_of_invalid_records_gets_a_hint_for_each_reason() {
         "hint: 5 of 100 records are invalid (version_malformed), the first because `value.version`",
         "hint: 5 of 100 records are invalid (value_malformed), the first because the value cannot be read as JSON",
         "as a schema registry's serializers write the number of a schema",
-        "have the producer write JSON without a schema registry",
+        "write `value_format: json_schema` under `input`",
     ]);
 }
 

@@ -17,6 +17,7 @@ mod online;
 mod refusals;
 mod replay;
 mod run;
+mod schemas;
 mod secrets;
 mod sink;
 mod terminal;

@@ -66,13 +66,19 @@ fn misspelt_property_is_suggested_and_addresses_are_shown() {
 #[test]
 fn format_that_is_not_supported_yet_is_named_with_a_way_out() {
     let room = Room::new();
-    room.write("payments.yaml", PAYMENTS.replace("[payments]", "[payments], value_format: avro"));
+    room.write("payments.yaml", PAYMENTS.replace("[payments]", "[payments], value_format: xml"));
     room.run("check payments.yaml").ended(2).said(&[
-        "`input.value_format: avro` is not supported yet",
+        "`input.value_format: xml` is not supported yet",
         "payments.yaml:2:",
         "`value.converter: org.apache.kafka.connect.json.JsonConverter`",
         "`value_format: bytes`",
         "1 mistake",
+    ]);
+    room.write("payments.yaml", PAYMENTS.replace("[payments]", "[payments], value_format: confluent_avro"));
+    room.run("check payments.yaml").ended(2).said(&[
+        "`input.value_format: confluent_avro` is called `avro` here",
+        "write `value_format: avro`",
+        "`schema_registry.url`",
     ]);
     room.write("payments.yaml", PAYMENTS.replace("[payments]", "[payments], value_format: jso"));
     room.run("check payments.yaml").ended(2).said(&["did you mean `json`?"]).never_said("not supported");

@@ -83,7 +83,7 @@ fn records_set_aside_are_logged_with_count_and_reason() {
     let first = lines[0].to_string();
     let topics = [format!("{}:0:1", job.input), job.dead_letter()];
     for word in
-        ["value_malformed", "cannot be read as JSON", "schema registry", "JsonConverter", &topics[0], &topics[1]]
+        ["value_malformed", "cannot be read as JSON", "schema registry", "value_format: avro", &topics[0], &topics[1]]
     {
         assert!(first.contains(word), "no {word:?} in {first}");
     }

@@ -58,7 +58,7 @@ fn wrong(topology: &Topology, folder: &Path) -> Vec<usize> {
     let records = capture::read_all(folder.join("input.jsonl"), true, "").expect("kcat's lines");
     let expected = expected(folder);
     assert_eq!(records.len(), expected.len(), "{}", folder.display());
-    let mut partitions = Partitions::new(&topology.rules);
+    let mut partitions = Partitions::new(&topology.rules, &topology.schemas);
     let mut wrong = Vec::new();
     for (number, (captured, expected)) in records.iter().zip(expected).enumerate() {
         let record = captured.record();

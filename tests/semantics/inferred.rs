@@ -306,9 +306,9 @@ fn decimals_in_base64_are_named_and_no_version() {
 }
 
 #[test]
-fn prefix_of_a_schema_registry_is_named() {
+fn id_of_a_schema_is_named() {
     let (proposal, tally) = of_values(&["\0\0\0\0\u{5}{\"id\":1}", "\0\0\0\0\u{5}{\"id\":2}"]);
-    doubts(&proposal, "2 values begin with a zero byte and the number of a schema");
+    doubts(&proposal, "2 values carry the id of a schema");
     assert_eq!(verdicts(&tally), [2, 0, 0, 0]);
 }
 

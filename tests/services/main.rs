@@ -11,7 +11,7 @@
 
 use ratchet_testkit::{
     alone, checked, checker, clock, cluster, database, disk, flips, hostile, issuer, job, kafka, load, operator,
-    program, provider, random, rebuild, redis_server, screen, secrets as planted, segment, until,
+    program, provider, random, rebuild, redis_server, schema_registry, screen, secrets as planted, segment, until,
 };
 
 #[path = "../proxy/relay.rs"]
@@ -39,5 +39,7 @@ mod proxy;
 mod real_kafka;
 #[path = "../requests/mod.rs"]
 mod requests;
+#[path = "../schemas/mod.rs"]
+mod schemas;
 #[path = "../sinks/mod.rs"]
 mod sinks;

@@ -1,5 +1,5 @@
 //! Where topics are: the traits that ratchet's lanes use, the clients of Kafka behind them, and topics in a folder. And
-//! how TLS is spoken.
+//! how TLS is spoken, and servers are asked by HTTP.
 //!
 //! For ratchet itself: the package `ratchet` has the public interface.
 #![deny(missing_docs)]
@@ -14,6 +14,7 @@ extern crate self as ratchet;
 
 pub mod cluster;
 pub mod tls;
+pub mod web;
 
 // Every crate knows a room by the same path.
 pub use ratchet_core::{format, lock, logs, record, words, yaml};

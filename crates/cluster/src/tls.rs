@@ -2,7 +2,7 @@
 //!
 //! Files are read again for new connections once they hold something else: [`Renewed`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
@@ -24,17 +24,43 @@ pub const ALPN_HTTP_1_1: &[u8] = b"http/1.1";
 /// How TLS is spoken with servers, whose certificates are from the authorities in this file, or from the system's, which
 /// are read once.
 pub fn client(authorities: Option<&Path>, protocols: &'static [&'static [u8]]) -> Renewed<ClientConfig> {
-    let file = authorities.map(Path::to_owned);
-    Renewed::new(file.clone(), move || client_now(file.as_deref(), protocols))
+    client_as(authorities, None, protocols)
 }
 
-fn client_now(authorities: Option<&Path>, protocols: &[&[u8]]) -> Result<ClientConfig, String> {
+/// The same, with a certificate of the client's own and its key, which servers may ask for.
+pub fn client_as(
+    authorities: Option<&Path>,
+    own: Option<(&Path, &Path)>,
+    protocols: &'static [&'static [u8]],
+) -> Renewed<ClientConfig> {
+    let file = authorities.map(Path::to_owned);
+    let own = own.map(|(certificate, key)| (certificate.to_owned(), key.to_owned()));
+    let files =
+        file.clone().into_iter().chain(own.clone().into_iter().flat_map(|(certificate, key)| [certificate, key]));
+    let files: Vec<PathBuf> = files.collect();
+    Renewed::new(files, move || {
+        let own = own.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
+        client_now(file.as_deref(), own, protocols)
+    })
+}
+
+fn client_now(
+    authorities: Option<&Path>,
+    own: Option<(&Path, &Path)>,
+    protocols: &[&[u8]],
+) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS cannot be used: {error}"))?
-        .with_root_certificates(roots(authorities)?)
-        .with_no_client_auth();
+        .with_root_certificates(roots(authorities)?);
+    let mut config = match own {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let (chain, own_key) = chain_and_key(certificate, key)?;
+            config.with_client_auth_cert(chain, own_key).map_err(|error| unusable_certificate(certificate, &error))?
+        }
+    };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(config)
 }
@@ -46,24 +72,35 @@ pub fn server(certificate: &Path, key: &Path, protocols: &'static [&'static [u8]
 }
 
 fn server_now(certificate: &Path, key: &Path, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
-    let unusable =
-        |why: &dyn std::fmt::Display| format!("the certificate in {} cannot be used: {why}", certificate.display());
-    let read = || CertificateDer::pem_file_iter(certificate)?.collect::<Result<Vec<_>, _>>();
-    let chain = read().map_err(|error| unusable(&error))?;
-    if chain.is_empty() {
-        return Err(unusable(&"there is none"));
-    }
-    let key = PrivateKeyDer::from_pem_file(key)
-        .map_err(|error| format!("the key in {} cannot be used: {error}", key.display()))?;
+    let (chain, key) = chain_and_key(certificate, key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS cannot be used: {error}"))?
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .map_err(|error| unusable(&error))?;
+        .map_err(|error| unusable_certificate(certificate, &error))?;
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(config)
+}
+
+/// A certificate with those that it is signed by, and its key.
+fn chain_and_key(
+    certificate: &Path,
+    key: &Path,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+    let read = || CertificateDer::pem_file_iter(certificate)?.collect::<Result<Vec<_>, _>>();
+    let chain = read().map_err(|error| unusable_certificate(certificate, &error))?;
+    if chain.is_empty() {
+        return Err(unusable_certificate(certificate, &"there is none"));
+    }
+    let key = PrivateKeyDer::from_pem_file(key)
+        .map_err(|error| format!("the key in {} cannot be used: {error}", key.display()))?;
+    Ok((chain, key))
+}
+
+fn unusable_certificate(certificate: &Path, why: &dyn std::fmt::Display) -> String {
+    format!("the certificate in {} cannot be used: {why}", certificate.display())
 }
 
 fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {

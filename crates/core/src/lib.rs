@@ -18,5 +18,6 @@ pub mod logs;
 pub mod record;
 pub mod request;
 pub mod sabotage;
+pub mod schemas;
 pub mod words;
 pub mod yaml;

@@ -28,6 +28,7 @@ pub mod random;
 pub mod rebuild;
 pub mod redis_server;
 pub mod replicated;
+pub mod schema_registry;
 pub mod screen;
 pub mod secrets;
 pub mod segment;

@@ -1,13 +1,13 @@
-//! `ratchet check --online`: checks the topologies' topics on the cluster, their sinks in their databases, their gates, and
-//! the names of the providers that they call. It writes and creates nothing, and makes no request.
+//! `ratchet check --online`: checks the topologies' topics on the cluster, their sinks in their databases, their gates,
+//! the names of the providers that they call, and the latest schemas of their records. It writes and creates nothing, and
+//! makes no request of a provider.
 
 use std::net::ToSocketAddrs;
 
-use miette::{MietteDiagnostic, Severity as Shown};
-
+use super::schemas::{Latest, Shown};
+use super::show::show;
 use crate::cli::Failure;
-use crate::cli::failure::render;
-use crate::cli::stderr::{is_colored, say};
+use crate::cli::stderr::say;
 use crate::cluster::{Abilities, ErrorKind};
 use crate::config::Config;
 use crate::effect::{Row, RowKey};
@@ -27,15 +27,12 @@ use crate::yaml::{Environment, Process};
 
 /// Queries databases and the cluster, and reports all findings.
 pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
+    let mut latest = Latest::open(loaded, config)?;
     let in_databases: usize = loaded.iter().map(|loaded| ask_database(loaded, config)).sum();
     let of_providers: usize = loaded.iter().map(|loaded| resolve_provider(loaded, &Process)).sum();
     let at_gates: usize = loaded.iter().map(ask_gate).sum();
-    let held = in_databases + of_providers + at_gates;
-    let waited_for = [(in_databases, "the database"), (of_providers, "the provider"), (at_gates, "the gate")];
-    let waited_for: Vec<&str> = waited_for.into_iter().filter(|(count, _)| *count > 0).map(|(_, name)| name).collect();
-    let waits_for = waited_for.join(" and ");
     let before: Vec<_> = loaded.iter().map(|loaded| rows_of(&loaded.topology, config)).collect();
-    let mut refused = 0;
+    let (mut refused, mut of_schemas) = (0, Shown::default());
     let topologies: Vec<&Topology> = loaded.iter().map(|loaded| &loaded.topology).collect();
     let (abilities, found) =
         online::query(config, &topologies).map_err(|QueryFailure { kind, finding }| match kind {
@@ -44,7 +41,8 @@ pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
             _ => Failure::run_with_help(finding.message, finding.help),
         })?;
     abilities.iter().for_each(show_abilities);
-    for ((Loaded { topology, path, .. }, heard), before) in loaded.iter().zip(found).zip(before) {
+    for ((one, heard), before) in loaded.iter().zip(found).zip(before) {
+        let Loaded { topology, path, .. } = one;
         let ClusterReport { mut findings, inputs } = heard;
         findings.extend(compare_rows(topology, config, &inputs, before));
         let count = findings.iter().filter(|finding| finding.is_refused()).count();
@@ -52,9 +50,28 @@ pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
         say(format_args!("{}: on the cluster: {verdict}\n", path.display()));
         findings.iter().for_each(show);
         refused += count;
+        if let Some(latest) = &mut latest {
+            let topics: Vec<&str> = inputs.iter().map(|facts| facts.input.name.as_str()).collect();
+            let Shown { lacking, unanswered } = latest.compare(one, &topics);
+            of_schemas.lacking += lacking;
+            of_schemas.unanswered += unanswered;
+        }
     }
+    let held = in_databases + of_providers + at_gates + of_schemas.unanswered;
+    let waited_for = [
+        (in_databases, "the database"),
+        (of_providers, "the provider"),
+        (at_gates, "the gate"),
+        (of_schemas.unanswered, "the schema registry"),
+    ];
+    let waited_for: Vec<&str> = waited_for.into_iter().filter(|(count, _)| *count > 0).map(|(_, name)| name).collect();
+    let waits_for = waited_for.join(" and ");
     let because = |count: usize| if count == 1 { String::new() } else { format!(", for {count} reasons") };
     match (refused, held) {
+        (0, 0) if of_schemas.lacking > 0 => Err(Failure::input(
+            format!("the latest schemas are not those that this is for{}", because(of_schemas.lacking)),
+            "see the errors above; run would start, and read records by the schemas that they name",
+        )),
         (0, 0) => Ok(()),
         (0, held) => Err(Failure::input(
             format!("run would wait for {waits_for} and process nothing{}", because(held)),
@@ -192,18 +209,6 @@ fn describe_abilities(Abilities { asked, silent, data_path, can, without, .. }: 
     }
     findings.extend(without.iter().map(|without| Finding::note(without.what.clone(), without.so)));
     (line, findings)
-}
-
-/// Shows a finding to a person.
-fn show(finding: &Finding) {
-    let severity = match finding.severity {
-        Severity::Refused => Shown::Error,
-        Severity::Warning => Shown::Warning,
-        Severity::Note => Shown::Advice,
-    };
-    let diagnostic = MietteDiagnostic::new(&finding.message).with_severity(severity);
-    let diagnostic = if finding.help.is_empty() { diagnostic } else { diagnostic.with_help(finding.help.as_str()) };
-    say(format_args!("{}\n", render(&diagnostic, is_colored()).trim_end()));
 }
 
 #[cfg(test)]

@@ -42,16 +42,23 @@ pub fn proxy_notes(config: &proxy::Config) -> Vec<String> {
     of_upstream.into_iter().chain(of_store).collect()
 }
 
-/// The notes about brokers that are not authenticated; consumers, producers and other clients may connect in different
-/// ways.
+/// The notes about brokers that are not authenticated, where consumers, producers and other clients may connect in
+/// different ways, and about the schema registry.
 pub fn kafka_notes(config: &Config) -> Vec<String> {
     if config.cluster != ClusterKind::Kafka {
-        return Vec::new();
+        return registry_note(config).into_iter().collect();
     }
     let kafka = &config.kafka;
     let clients = [kafka.for_consumer(), kafka.for_producer(), kafka.for_admin()];
     let notes: BTreeSet<String> = clients.iter().filter_map(client_note).collect();
-    notes.into_iter().collect()
+    notes.into_iter().chain(registry_note(config)).collect()
+}
+
+/// The note about a schema registry.
+fn registry_note(config: &Config) -> Option<String> {
+    let urls = config.schema_registry.urls.iter().filter_map(|url| url.strip_prefix("http://"));
+    let hosts: Vec<String> = urls.map(|rest| rest.split('/').next().unwrap_or_default().to_owned()).collect();
+    service_note("the schema registry", "http", &hosts)
 }
 
 /// The note for clients with these properties, whose defaults are librdkafka's.

@@ -10,7 +10,7 @@ use std::fmt;
 use super::advice::{NAMED_MAX, advice, differing_id, quoted};
 use super::seen::{Seen, captured};
 use crate::capture::Captured;
-use crate::dedup::{Action, Path, Reason, Rules};
+use crate::dedup::{Action, ContentsPart, Path, Reason, Rules};
 use crate::infer;
 use crate::rehearsal::Contrast;
 use crate::topology::Topology;
@@ -23,6 +23,8 @@ const VALUES_MAX: usize = 1_000_000;
 #[derive(Debug)]
 pub struct Conflicts {
     rules: Rules,
+    /// Whether the records, which are JSON here, were read by schemas.
+    reads_schemas: bool,
     /// The last record that was passed on, by topic, partition and identity.
     records: HashMap<(String, i32, String), Kept>,
     bytes: usize,
@@ -65,6 +67,8 @@ struct Example {
 struct Other {
     place: String,
     contrast: Contrast,
+    /// Whether the two were read by schemas.
+    reads_schemas: bool,
     /// What would settle such conflicts, as far as the two records show it.
     advice: Option<String>,
     /// A field that is an id by its name, and differs.
@@ -72,10 +76,11 @@ struct Other {
 }
 
 impl Conflicts {
-    /// No conflict seen yet, by these rules.
-    pub fn new(rules: &Rules) -> Self {
+    /// No conflict seen yet, by these rules for records as JSON, which may have been read by schemas.
+    pub fn new(rules: &Rules, reads_schemas: bool) -> Self {
         Self {
             rules: rules.clone(),
+            reads_schemas,
             records: HashMap::new(),
             bytes: 0,
             forwarded: 0,
@@ -103,7 +108,7 @@ impl Conflicts {
                     identity: identity.clone(),
                     version: explanation.version.clone(),
                     action: decision.action,
-                    other: kept.map(|kept| Other::of(&self.rules, kept, seen)),
+                    other: kept.map(|kept| Other::of((&self.rules, self.reads_schemas), kept, seen)),
                 });
                 // Only the first is explained.
                 self.records = HashMap::new();
@@ -132,13 +137,16 @@ impl Conflicts {
 
 impl Other {
     /// What this conflict shows beside the record that it conflicts with.
-    fn of(rules: &Rules, kept: &Kept, seen: &Seen<'_>) -> Self {
+    fn of((rules, reads_schemas): (&Rules, bool), kept: &Kept, seen: &Seen<'_>) -> Self {
         let Captured { topic, partition, offset, .. } = &kept.captured;
         let later = captured(seen.record);
-        let contrast = Contrast::of(rules, (&kept.captured, kept.kind), (&later, seen.explanation.kind));
+        let mut contrast = Contrast::of(rules, (&kept.captured, kept.kind), (&later, seen.explanation.kind));
+        // Contents that are compared as they are written have the number of their schema in them.
+        let is_written = rules.contents.as_ref().is_some_and(|of| matches!(of.parts[..], [ContentsPart::Written(_)]));
+        contrast.is_only_written |= reads_schemas && is_written && contrast == Contrast::default();
         let advice = advice(rules, &contrast, &kept.captured, &later);
         let id = differing_id(rules, &contrast.compared, &later).filter(|_| contrast.kinds.is_none()).cloned();
-        Self { place: place(topic, *partition, *offset), contrast, advice, id }
+        Self { place: place(topic, *partition, *offset), contrast, reads_schemas, advice, id }
     }
 
     /// In what the two differ, as far as it can be named.
@@ -148,7 +156,8 @@ impl Other {
             return Some(format!("the kind of change ({before}, then {now})"));
         }
         if *is_only_written {
-            return Some("how its JSON is written, and in nothing else that is compared".to_owned());
+            let how = if self.reads_schemas { "by which schema it is written" } else { "how its JSON is written" };
+            return Some(format!("{how}, and in nothing else that is compared"));
         }
         let more = compared.len().saturating_sub(NAMED_MAX);
         let named = (!compared.is_empty()).then(|| quoted(compared));

@@ -162,16 +162,38 @@ fn invalid(facts: &Facts) -> impl Iterator<Item = String> {
     facts.rejections.iter().filter_map(told)
 }
 
+/// What messages say of a key or a value that looks like the output of a schema registry's serializers and is read as
+/// JSON, of one that names no schema where its format wants one, and of one that cannot be read by the schema that it names.
+const SERIALIZERS: &str = "a schema registry's serializers";
+const JSON_FOLLOWS: &str = "JSON seems to follow";
+const NO_ID: &str = "no schema id";
+const BY_SCHEMA: [&str; 2] = ["cannot be read: ", "is not a record of "];
+
 /// What to change where records are invalid for this reason.
 fn change(reason: Reason, words: &str, facts: &Facts) -> &'static str {
     match reason {
-        Reason::ValueMalformed if words.contains("registry") => {
-            "have the producer write JSON without a schema registry (Kafka Connect: \
-             `value.converter=org.apache.kafka.connect.json.JsonConverter`)"
+        Reason::ValueMalformed if words.contains(NO_ID) => {
+            "have the producer write the schema's id; or write `value_format: auto`, if those without one are JSON"
         }
-        Reason::KeyMalformed if words.contains("registry") => {
-            "have the producer write keys as JSON without a schema registry, or write `key_format: bytes` under `input` \
-             and `identity: key`"
+        Reason::KeyMalformed if words.contains(NO_ID) => {
+            "have the producer write the schema's id; or write `key_format: auto`, if those without one are JSON"
+        }
+        Reason::ValueMalformed if words.contains(SERIALIZERS) => {
+            if words.contains(JSON_FOLLOWS) {
+                "write `value_format: json_schema` under `input`, and say where the schemas are: `--set \
+                 schema_registry.url=http://localhost:8081`, or `--set schemas.dir=FOLDER`"
+            } else {
+                "write `value_format: avro` under `input` (or `protobuf`, `auto`), and say where the schemas are: `--set \
+                 schema_registry.url=http://localhost:8081`, or `--set schemas.dir=FOLDER`"
+            }
+        }
+        Reason::KeyMalformed if words.contains(SERIALIZERS) => {
+            "write `key_format: avro` under `input` (or `protobuf`, `json_schema`, `auto`), and say where the schemas are; or \
+             write `key_format: bytes` and `identity: key`"
+        }
+        Reason::ValueMalformed | Reason::KeyMalformed if BY_SCHEMA.iter().any(|said| words.contains(said)) => {
+            "compare it with the schema that the message names: ids are those of one registry, which has to be the one that \
+             the producer wrote with"
         }
         Reason::ValueMalformed => {
             "if values are not JSON, write `value_format: bytes` under `input`, and an `identity` that reads nothing inside \

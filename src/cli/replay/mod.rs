@@ -6,12 +6,15 @@
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::Failure;
 use super::stderr::say;
+use super::{Failure, inputs};
 use crate::capture::{self, Captured, LineNumber, Lines, Nearly, looks_like_kcat};
-use crate::dedup::{Action, Decision, Reason};
+use crate::dedup::{Action, Decision, Decoder, Reason};
+use crate::record::Record;
+use crate::registry::Waiting;
 use crate::rehearsal::{Answer, Explanation, Partitions, Rehearser};
 use crate::topology::{self, Input, Offline};
 
@@ -27,7 +30,7 @@ mod watch;
 
 use explain::explained;
 use progress::ReplayBar;
-use seen::Seen;
+use seen::{Seen, captured as copied};
 use summary::Summary;
 
 /// How many lines that are taken for values are looked at, whether they are nearly whole records.
@@ -50,6 +53,10 @@ Examples:
   # why? one JSON object per record
   ratchet replay topologies/payments.yaml captured.jsonl --explain |
     jq -c 'select(.verdict != \"forwarded\")'
+
+  # records of a schema registry
+  ratchet replay topologies/payments.yaml captured.jsonl --envelope kcat \\
+    --set schema_registry.url=http://localhost:8081 > survivors.jsonl
 
   # a real topic, with keys, headers, offsets and timestamps
   kcat -b localhost:9092 -t payments -C -e -J |
@@ -90,6 +97,9 @@ pub struct Args {
     /// each identity, as judging does
     #[arg(long)]
     summary: bool,
+
+    #[command(flatten)]
+    schemas: inputs::SchemaArgs,
 }
 
 /// Replays the records.
@@ -98,14 +108,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let text = "--topic and --partition are for lines without an envelope: kcat's names topic and partition";
         return Err(Failure::input(text, "leave them out"));
     }
-    let loaded = topology::load(&args.topology, &Offline)?;
+    let mut loaded = topology::load(&args.topology, &Offline)?;
+    let waiting = args.schemas.give(&mut loaded.topology)?;
     let mut lines = Lines::open(&args.files)?;
     if args.envelope == Envelope::None && args.topic.is_none() && matches!(loaded.topology.input, Input::Pattern { .. })
     {
         return Err(without_topic(args, &mut lines)?);
     }
     let progress = ReplayBar::begin(lines.bytes_total());
-    let mut replay = Replay::new(args, loaded.topology);
+    let mut replay = Replay::new(args, loaded.topology, waiting);
     let mut output = io::BufWriter::new(io::stdout().lock());
     let ended = replay.run(&mut lines, &mut output, &progress);
     let flushed = output.flush().map_err(|error| Failure::output(&error));
@@ -147,6 +158,10 @@ struct Replay {
     topology: topology::Topology,
     partitions: Partitions,
     rehearser: Rehearser,
+    /// Where the schemas come from that records name.
+    waiting: Arc<Waiting>,
+    /// What writes records as JSON for the summary; `None` if they are no others.
+    decoder: Option<Decoder>,
     /// The place of the next line without an envelope.
     next: Position,
     summary: Option<Summary>,
@@ -157,13 +172,16 @@ struct Replay {
 }
 
 impl Replay {
-    fn new(args: &Args, topology: topology::Topology) -> Self {
+    fn new(args: &Args, topology: topology::Topology, waiting: Arc<Waiting>) -> Self {
         let topic = args.topic.clone().or_else(|| topology.input.named().first().cloned()).unwrap_or_default();
         Self {
             envelope: args.envelope,
             explain: args.explain,
-            partitions: Partitions::new(&topology.rules),
+            partitions: Partitions::new(&topology.rules, &topology.schemas),
             rehearser: Rehearser::new(&topology),
+            waiting,
+            decoder: (args.summary && topology.rules.reads_schemas())
+                .then(|| Decoder::new(&topology.rules, &topology.schemas)),
             next: Position { topic, partition: args.partition.unwrap_or(0), offset: 0 },
             summary: args.summary.then(|| {
                 let reasons = [Reason::IdentityMissing, Reason::VersionMissing, Reason::VersionMalformed];
@@ -237,6 +255,7 @@ impl Replay {
         let record = captured.record();
         let model = self.partitions.model(record.topic, record.partition);
         let decision = self.rehearser.judge(model, &record, wall_ms(), Answer::Done);
+        inputs::without_schema(&self.waiting)?;
         if !self.topology.input.contains(record.topic) && !self.foreign.contains(record.topic) {
             self.foreign.insert(record.topic.to_owned());
         }
@@ -245,7 +264,10 @@ impl Replay {
             if needs_explanation { Explanation::of(model, &self.topology) } else { Explanation::default() };
         if let Some(summary) = &mut self.summary {
             let version = model.version_bytes();
-            summary.add(&Seen { record: &record, decision: &decision, explanation: &explanation, version });
+            let decoded = self.decoder.as_mut().map(|decoder| decoded(decoder, &record));
+            let shown = decoded.as_ref().map(Captured::record);
+            let record = shown.as_ref().unwrap_or(&record);
+            summary.add(&Seen { record, decision: &decision, explanation: &explanation, version });
         }
         let written = if self.explain {
             let made = self.rehearser.made();
@@ -276,6 +298,18 @@ impl Replay {
             say(summary);
         }
     }
+}
+
+/// A copy of a record with its key and its value as JSON, if they are read by schemas and can be.
+fn decoded(decoder: &mut Decoder, record: &Record<'_>) -> Captured {
+    let mut copy = copied(record);
+    if let Ok(Some(key)) = decoder.key(record) {
+        copy.key = Some(key.bytes.to_vec());
+    }
+    if let Ok(Some(value)) = decoder.value(record) {
+        copy.value = Some(value.bytes.to_vec());
+    }
+    copy
 }
 
 /// The failure for a record for which the topology says `fail`.

@@ -67,11 +67,12 @@ struct Stream {
 
 impl Summary {
     /// Nothing judged yet. The texts are the preset's, for records without an identity, without a version, and with a
-    /// malformed one.
+    /// malformed one. Records that are read by schemas are to be given as JSON.
     pub fn new(
         rules: &Rules,
         [without_identity, without_version, malformed_version]: [Option<&'static str>; 3],
     ) -> Self {
+        let (reads_schemas, rules) = (rules.reads_schemas(), &rules.for_json());
         let null_value = match rules.actions.null_value {
             OnNull::Act(action) => action.as_str(),
             OnNull::FollowDelete => hints::FOLLOW_DELETE,
@@ -94,7 +95,7 @@ impl Summary {
                 malformed_version,
                 ..Facts::default()
             },
-            conflicts: Conflicts::new(rules),
+            conflicts: Conflicts::new(rules, reads_schemas),
             unfound: Unfound::new(rules),
             lines: 0,
         }

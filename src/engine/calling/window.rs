@@ -29,6 +29,7 @@ use crate::engine::control::CommandProgress;
 use crate::engine::share::Position;
 use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
+use crate::schemas::Id;
 
 mod commands;
 mod reach;
@@ -97,8 +98,10 @@ pub struct Window {
     has_refusal: bool,
     /// Bounds the number of records that a transaction may settle while Kafka refuses one of them: see `refused`.
     bisect: Bisect,
-    /// Whether the partition is paused because the window is full.
+    /// Whether the partition is paused because the window is full, or waits for a schema.
     pub is_paused: bool,
+    /// The schema that the next record to read waits for, and since when, on the monotonic clock.
+    pub awaited_schema: Option<(Id, Duration)>,
     /// Whether the window has changed since the lane last processed it.
     pub needs_processing: bool,
     /// The task's progress with the operator's commands.
@@ -125,6 +128,7 @@ impl Window {
             has_refusal: false,
             bisect: Bisect::new(usize::MAX),
             is_paused: false,
+            awaited_schema: None,
             needs_processing: false,
             commands: CommandProgress::default(),
         }
@@ -183,6 +187,11 @@ impl Window {
         self.slots.iter().any(is_sent)
     }
 
+    /// Whether the next record to read waits for a schema.
+    pub fn is_waiting(&self) -> bool {
+        self.awaited_schema.is_some()
+    }
+
     /// The end of the settled prefix: all records before this offset are settled.
     pub fn settled_end(&self) -> i64 {
         self.settled_end
@@ -212,19 +221,23 @@ impl Window {
     /// Appends the next record. `progress` is the task's committed progress. `key` returns the key of the record's
     /// identity. `is_certainly_future` is called only if the timestamp is too far ahead of this host's clock, and
     /// returns whether the timestamp is too far ahead of the cluster's clock as well.
+    ///
+    /// # Errors
+    /// The error of `key`; the window is as before.
     pub fn push_record(
         &mut self,
         (record, topic): (&Record<'_>, &Arc<str>),
         (rules, progress, wall_ms): (&Rules, &Progress, i64),
-        key: impl FnOnce() -> Option<Vec<u8>>,
+        key: impl FnOnce() -> Result<Option<Vec<u8>>, Id>,
         is_certainly_future: impl FnOnce() -> bool,
-    ) {
+    ) -> Result<(), Id> {
         let offset = record.offset;
         assert!(offset >= self.read_to, "offset {offset} came after {}", self.read_to);
-        (self.read_to, self.needs_processing) = (offset + 1, true);
         let is_settled = self.was_settled_by_former_owner(offset);
         // Whether the record was processed before, and the committed progress, stream time included, has counted it.
         let is_replayed = progress.is_replayed(offset);
+        let key = if is_settled || is_replayed { None } else { key()? };
+        (self.read_to, self.needs_processing) = (offset + 1, true);
         let timestamp_check = match check_time(rules, &self.tail, record.timestamp, wall_ms).filter(|_| !is_replayed) {
             None => TimestampCheck::Believed,
             Some(rejection) if is_certainly_future() => TimestampCheck::Future(rejection),
@@ -238,7 +251,7 @@ impl Window {
             self.tail.advance(rules, record.timestamp);
         }
         let stage = if is_settled { SlotStage::Settled } else { SlotStage::Unjudged };
-        let key = if is_settled || is_replayed || timestamp_check != TimestampCheck::Believed { None } else { key() };
+        let key = key.filter(|_| timestamp_check == TimestampCheck::Believed);
         let slot = Slot {
             record: OwnedRecord::from_record(record, topic),
             key,
@@ -250,6 +263,7 @@ impl Window {
         self.bytes += slot.record.bytes();
         self.slots.push_back(slot);
         self.pop_settled();
+        Ok(())
     }
 
     /// Whether a former owner has settled the record at this offset. Forgets the ranges before that offset.

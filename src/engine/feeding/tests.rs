@@ -15,6 +15,7 @@ fn topology(include: &str, exclude: &[&str], output: &str) -> Topology {
         input: Input::Pattern { include: pattern(include), exclude },
         start: Start::Earliest,
         rules: Arc::new(Rules::new(Identity::of_paths([Path::parse("key").unwrap()]), None)),
+        schemas: Default::default(),
         destination: Destination::Output(Output::to(output)),
         gate: None,
         dead_letter: "shop.dead".to_owned(),

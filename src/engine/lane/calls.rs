@@ -30,6 +30,7 @@ use crate::engine::task::{Task, Tasks};
 use crate::sabotage::{self, Sabotage};
 
 use super::destination::{CallsDestination, Destination};
+use super::held::SCHEMA_PATIENCE;
 use super::round::{Deferred, Round};
 use super::{BUSY_WAIT, Lane};
 
@@ -241,14 +242,24 @@ impl<C: Cluster> Lane<C> {
     fn resume_partition(&mut self, id: TaskId) {
         let Self { context, tasks, member, .. } = self;
         let Some(task) = tasks.get_mut(&id) else { return };
-        let Some(window) = task.destination.window_mut().filter(|window| window.is_paused) else { return };
+        let Some(window) = task.destination.window_mut() else { return };
+        if let Some((schema, since)) = window.awaited_schema {
+            let waited = context.clock.monotonic().saturating_sub(since);
+            let is_pending = context.topology.schemas.is_pending(&schema);
+            task.report.awaits_schema(is_pending, is_pending && waited >= SCHEMA_PATIENCE);
+            if is_pending {
+                return;
+            }
+        } else if !window.is_paused {
+            return;
+        }
         let has_room =
             window.len() <= context.limits.window_records_max / 2 && window.bytes() <= context.commit.bytes_max / 2;
         if !has_room {
             return;
         }
         match member.start(&task.input, window.read_to()) {
-            Ok(()) => window.is_paused = false,
+            Ok(()) => (window.is_paused, window.awaited_schema) = (false, None),
             Err(error) => {
                 tracing::debug!(
                     task = %task.input, reason = %error.message,

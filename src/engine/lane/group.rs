@@ -152,7 +152,7 @@ impl<C: Cluster> Lane<C> {
         self.topics.recreated_count = recreated_count;
         self.batch = C::Batch::default();
         self.abort_and_restore(Failure::cluster(cluster::Error::new(ErrorKind::Abort, "a topic was recreated")));
-        let working = self.tasks_in(|phase| matches!(phase, Phase::Running | Phase::Gated | Phase::Queued { .. }));
+        let working = self.tasks_in(|phase| matches!(phase, Phase::Running | Phase::Held(_) | Phase::Queued { .. }));
         working.into_iter().for_each(|id| self.restart(id));
     }
 
@@ -245,7 +245,7 @@ impl<C: Cluster> Lane<C> {
             let may_be_released = matches!(
                 phase,
                 Phase::Running
-                    | Phase::Gated
+                    | Phase::Held(_)
                     | Phase::Queued { .. }
                     | Phase::Waiting { .. }
                     | Phase::Settling(_)
@@ -279,7 +279,7 @@ impl<C: Cluster> Lane<C> {
             _ => {}
         }
         let has_worked =
-            matches!(task.phase, Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_));
+            matches!(task.phase, Phase::Running | Phase::Held(_) | Phase::Queued { .. } | Phase::Isolated(_));
         if let (true, Some(held)) = (has_worked, &mut task.state.store)
             && let Err(error) = held.store.flush()
         {

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use crate::cluster::{Cluster, Member};
-use crate::engine::calling::window::Window;
 use crate::engine::status::Counts;
 use crate::engine::task::{Phase, Task};
 
@@ -96,7 +95,7 @@ impl<C: Cluster> Lane<C> {
         let is_restored = |task: &Task<C>| {
             matches!(
                 task.phase,
-                Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_) | Phase::Failed
+                Phase::Running | Phase::Held(_) | Phase::Queued { .. } | Phase::Isolated(_) | Phase::Failed
             )
         };
         let counts = Counts {
@@ -115,8 +114,8 @@ impl<C: Cluster> Lane<C> {
 /// records. `end` is the end of its input.
 fn stuck_at<C: Cluster>(task: &Task<C>, end: Option<i64>) -> Option<i64> {
     let next = task.committed.next;
-    // Otherwise the task waits for the calls of records that have arrived.
-    let has_settled_all = task.destination.window().is_none_or(Window::is_empty);
+    // Otherwise the task waits for the calls of records that have arrived, or for the schema of one that has.
+    let has_settled_all = task.destination.window().is_none_or(|window| window.is_empty() && !window.is_waiting());
     end.filter(|end| matches!(task.phase, Phase::Running) && has_settled_all && *end > next).map(|_| next)
 }
 
@@ -124,7 +123,7 @@ fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, (wall_ms, heard_ago):
     if let Some(held) = &task.state.store {
         task.report.metrics.state(held.store.entries_estimate(), held.store.bytes());
     }
-    let is_at_work = matches!(task.phase, Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_))
+    let is_at_work = matches!(task.phase, Phase::Running | Phase::Held(_) | Phase::Queued { .. } | Phase::Isolated(_))
         || task.destination.is_waiting();
     let Some(end) = end.filter(|_| is_at_work) else { return };
     let records = (end - task.committed.next).max(0);

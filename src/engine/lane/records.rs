@@ -152,7 +152,7 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn advance_past_markers(&mut self) {
         for id in self.tasks_in(|phase| matches!(phase, Phase::Running)) {
             if !self.accepts_records(id)
-                || self.tasks[&id].destination.window().is_some_and(|window| !window.is_empty())
+                || self.tasks[&id].destination.window().is_some_and(|window| !window.is_empty() || window.is_waiting())
             {
                 continue;
             }
@@ -258,6 +258,7 @@ impl<C: Cluster> Lane<C> {
             }
             Stop::SeemsFuture(suspicion) => self.request_kafka_time(id, suspicion),
             Stop::Gated => self.hold_for_gate(id),
+            Stop::AwaitsSchema(schema) => self.hold_for_schema(id, schema),
         }
     }
 }

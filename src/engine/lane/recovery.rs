@@ -203,7 +203,7 @@ impl<C: Cluster> Lane<C> {
                     | Phase::Loading(_)
                     | Phase::Claiming { .. }
                     | Phase::Redoing(_)
-                    | Phase::Gated
+                    | Phase::Held(_)
             )
         });
         self.restores.pending = !restoring.is_empty();
@@ -223,7 +223,7 @@ impl<C: Cluster> Lane<C> {
             }
             match self.tasks[&id].phase {
                 Phase::Redoing(_) => self.step_redo(id),
-                Phase::Gated => self.resume_gated(id)?,
+                Phase::Held(by) => self.resume_held(id, by)?,
                 _ => self.restore_slice(id)?,
             }
         }
@@ -273,6 +273,7 @@ impl<C: Cluster> Lane<C> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
         task.report.on_work_begun();
         task.report.set_gated(false);
+        task.report.awaits_schema(false, false);
         self.context.proven.add(&task.input.topic);
         if !std::mem::replace(&mut task.report.has_worked, true) {
             self.metrics.takeover(if task.state.is_restored { "restored" } else { "current" });

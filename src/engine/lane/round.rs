@@ -81,22 +81,33 @@ impl<C: Cluster> Round<'_, C> {
         let result = caught(|| {
             let Some(work) = task.work() else { return };
             let wall_ms = context.clock.wall_ms();
+            // Records behind one that waits are read again once it is there.
+            let indices = if window.awaited_schema.is_some() { &[] } else { indices };
             for &index in indices {
                 let record = batch.record(index);
                 let judge = &mut scratch.judge;
                 judge.in_progress = Some(record.offset);
                 crate::engine::crash::record(record.topic, record.partition, record.offset);
-                window.push_record(
+                let pushed = window.push_record(
                     (&record, &task.input.topic),
                     (&context.rules, &task.committed.progress, wall_ms),
                     || judge.key(&record),
                     || is_certainly_future::<C>(context, &work, &record),
                 );
+                if let Err(schema) = pushed {
+                    tracing::debug!(task = %task.input, offset = record.offset, "the task waits for {schema}");
+                    window.awaited_schema = Some((schema, context.clock.monotonic()));
+                    break;
+                }
             }
         });
         let is_full = window.len() >= context.limits.window_records_max || window.bytes() >= context.commit.bytes_max;
-        if is_full && !window.is_paused && member.pause(&task.input).is_ok() {
+        let must_pause = is_full || window.awaited_schema.is_some();
+        if must_pause && !window.is_paused && member.pause(&task.input).is_ok() {
             window.is_paused = true;
+        }
+        if window.awaited_schema.is_some() {
+            task.report.awaits_schema(true, false);
         }
         task.destination.put_window(window);
         result.map_err(|panic| Failure::panicked(id, scratch.in_progress(), panic))

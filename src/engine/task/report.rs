@@ -73,6 +73,13 @@ impl Report {
         health.gated(topology, input, is_gated);
     }
 
+    /// Reports whether the task waits for a schema, and whether it has done so for too long.
+    pub fn awaits_schema(&self, is_awaited: bool, for_too_long: bool) {
+        let Presence { health, topology, input } = &self.presence;
+        self.metrics.awaits_schema(is_awaited);
+        health.awaits_schema(topology, input, for_too_long);
+    }
+
     /// Reports whether the task waits for clocks to agree.
     pub fn set_clock_disagreement(&self, disagreement: Option<Disagreement>) {
         let Presence { health, topology, input } = &self.presence;

@@ -16,6 +16,7 @@ use crate::topology::{Destination, Input, Output, Pattern, Start};
 use crate::yaml_testing::Fake;
 
 mod audited;
+mod awaited;
 mod behind;
 mod bounded;
 mod changelog_loss;
@@ -168,6 +169,7 @@ fn topology(input: Input, output: &str) -> Topology {
         input,
         start: Start::Earliest,
         rules: Arc::new(Rules::new(identity, Some(version))),
+        schemas: Default::default(),
         destination: Destination::Output(Output::to(output)),
         gate: None,
         dead_letter: "shop-dead".to_owned(),

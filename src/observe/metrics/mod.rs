@@ -20,6 +20,7 @@ mod long_work;
 mod part;
 mod register;
 mod requests;
+mod schemas;
 mod sink;
 mod task;
 
@@ -29,6 +30,7 @@ pub use gate::GateMetrics;
 pub use lane::{LaneMetrics, TransactionResult};
 pub use long_work::{LongWork, Work};
 pub use requests::{BoundMetrics, OneConnection, OneRequest, RouteMetrics, StoreMetrics};
+pub use schemas::{Asked, SchemaMetrics};
 pub use sink::{Outcomes, SinkMetrics};
 pub use task::{KeptSeries, Phase, TaskMetrics};
 
@@ -53,6 +55,7 @@ struct Families {
     gate: gate::Families,
     requests: requests::Families,
     brokers: brokers::Families,
+    schemas: schemas::Families,
     refused_topics: IntGaugeVec,
     panics: IntCounter,
 }
@@ -125,6 +128,11 @@ impl Metrics {
         self.families.brokers.ask(seen);
     }
 
+    /// What is counted of the schema registry, which is shown from now on.
+    pub fn schemas(&self) -> SchemaMetrics {
+        self.families.schemas.get()
+    }
+
     /// A thread has panicked.
     pub fn panicked(&self) {
         self.families.panics.inc();
@@ -164,6 +172,7 @@ impl Families {
             gate: gate::Families::new(&registry),
             requests: requests::Families::new(&registry),
             brokers: brokers::Families::new(&registry),
+            schemas: schemas::Families::new(&registry),
             refused_topics: int_gauge(
                 &registry,
                 "ratchet_refused_topics",

@@ -76,6 +76,7 @@ pub struct TaskMetrics {
     stream_time: OnceLock<Gauge>,
     last_commit: OnceLock<Gauge>,
     clock_behind: OnceLock<Gauge>,
+    awaits_schema: OnceLock<Gauge>,
     phase: Mutex<Phase>,
 }
 
@@ -106,6 +107,7 @@ impl TaskMetrics {
             stream_time: OnceLock::new(),
             last_commit: OnceLock::new(),
             clock_behind: OnceLock::new(),
+            awaits_schema: OnceLock::new(),
             phase: Mutex::new(Phase::Settling),
         }
     }
@@ -223,6 +225,12 @@ impl TaskMetrics {
     pub fn clock_behind(&self, ms: i64) {
         let gauge = self.clock_behind.get_or_init(|| self.families.clock_behind.with_label_values(&self.labels));
         gauge.set(seconds(ms));
+    }
+
+    /// Whether the task waits for a schema.
+    pub fn awaits_schema(&self, awaits: bool) {
+        let gauge = self.awaits_schema.get_or_init(|| self.families.awaits_schema.with_label_values(&self.labels));
+        gauge.set(f64::from(u8::from(awaits)));
     }
 
     /// The task changes to this phase.

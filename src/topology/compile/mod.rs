@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::dedup::{Contents, Epoch, Identity, Retention, Rules, Source};
+use crate::schemas::Sources;
 use crate::yaml::{File, Place, Report, units};
 
 use super::compiled::Topology;
@@ -76,6 +77,7 @@ pub fn compile(
         input: input?,
         start: spec.input.start.as_ref().map_or(Start::Earliest, |start| start.value),
         rules: Arc::new(rules),
+        schemas: Sources::default(),
         destination: destination?,
         gate: gate?,
         dead_letter: dead_letter?,
@@ -110,6 +112,7 @@ fn build(spec: &Spec, retention: Retention, future_max_ms: i64) -> Rules {
     let mut rules = Rules::new(Identity { parts }, spec.version.as_ref().map(VersionSpec::version));
     rules.key_format = spec.input.key_format.as_ref().map_or(rules.key_format, |format| format.value);
     rules.value_format = spec.input.value_format.as_ref().map_or(rules.value_format, |format| format.value);
+    rules.json_format = spec.input.json_format.as_ref().map_or(rules.json_format, |format| format.value);
     rules.epoch =
         spec.epoch.as_ref().map(|parts| Epoch { parts: parts.iter().map(|part| part.value.clone()).collect() });
     rules.kinds = spec.kinds.as_ref().and_then(|kinds| kinds.kinds.clone());

@@ -4,7 +4,7 @@
 //! for this topology, including the settings that depend on its destination. So `check --expand` only has to print it.
 
 use super::catalogue::Preset;
-use crate::dedup::Action;
+use crate::dedup::{Action, Format};
 use crate::topology::keys::TEXT_DECIMALS;
 use crate::yaml::tree::Entry;
 use crate::yaml::{Node, Place, Value};
@@ -21,6 +21,9 @@ const CONTENTS: &str = "contents";
 /// The contents of a topology that compares none; an `on_conflict` has no effect there.
 const NONE: &str = "none";
 const ON_CONFLICT: &str = "on_conflict";
+/// How JSON without a schema is read, and the keys of formats that it completes.
+const JSON_FORMAT: &str = "json_format";
+const FORMATS: [&str; 2] = ["key_format", "value_format"];
 /// The form of an identity and of contents that is read from each row of a record.
 const ROWS: &str = "rows";
 
@@ -51,7 +54,12 @@ pub(super) fn merge(mut tree: Node, preset: &Preset, place: Place) -> Node {
         relocate(&mut block, place);
         match entries.iter_mut().find(|entry| entry.key == block.key) {
             None => entries.push(block),
-            Some(entry) if is_merged(entry) => complete(&mut entry.node, block.node),
+            Some(entry) if is_merged(entry) => {
+                if entry.key == "input" {
+                    keep_json_format(&mut entry.node, &block.node);
+                }
+                complete(&mut entry.node, block.node);
+            }
             Some(_) => {}
         }
     }
@@ -132,6 +140,26 @@ fn take_rows_together(node: &mut Node) {
             Some(index) => *node = entries.swap_remove(index).node,
             None => entries.iter_mut().for_each(|entry| take_rows_together(&mut entry.node)),
         },
+    }
+}
+
+/// Where the topology reads by schemas what the preset reads as JSON: writes how JSON without a schema is read.
+fn keep_json_format(input: &mut Node, preset: &Node) {
+    let Value::Mapping(formats) = &preset.value else { return };
+    let Value::Mapping(keys) = &mut input.value else { return };
+    let of_preset = formats.iter().find(|format| format.key == "value_format");
+    let has_schemas = |key: &Entry| {
+        let format = match &key.node.value {
+            Value::Scalar { text, .. } => Format::parse(text),
+            _ => None,
+        };
+        FORMATS.contains(&key.key.as_str()) && format.is_some_and(Format::has_schemas)
+    };
+    if let Some(format) = of_preset
+        && keys.iter().any(has_schemas)
+        && !keys.iter().any(|key| key.key == JSON_FORMAT)
+    {
+        keys.push(Entry { key: JSON_FORMAT.to_owned(), ..format.clone() });
     }
 }
 

@@ -1,22 +1,50 @@
 //! Words that many people try and that a topology does not know, each with what to write instead.
 
-use crate::dedup::Action;
+use crate::dedup::{Action, Format};
 use crate::yaml::Explained;
 
 /// Formats of records that ratchet cannot read yet, in lower case, each with its name.
-const UNREAD: &[(&str, &str)] = &[
-    ("avro", "Avro"),
-    ("confluent_avro", "Avro"),
-    ("protobuf", "Protobuf"),
-    ("proto", "Protobuf"),
-    ("msgpack", "MessagePack"),
-    ("csv", "CSV"),
-    ("xml", "XML"),
+const UNREAD: &[(&str, &str)] = &[("msgpack", "MessagePack"), ("csv", "CSV"), ("xml", "XML")];
+
+/// Other names of formats that ratchet reads by schemas, each with the one that it has here.
+const OTHERWISE: &[(&str, Format)] = &[
+    ("confluent_avro", Format::Avro),
+    ("avro_confluent", Format::Avro),
+    ("debezium_avro", Format::Avro),
+    ("debezium_avro_confluent", Format::Avro),
+    ("apicurio_avro", Format::Avro),
+    ("kafka_avro", Format::Avro),
+    ("connect_avro", Format::Avro),
+    ("glue_avro", Format::Avro),
+    ("avro_binary", Format::Avro),
+    ("proto", Format::Protobuf),
+    ("proto3", Format::Protobuf),
+    ("protobuf_confluent", Format::Protobuf),
+    ("confluent_protobuf", Format::Protobuf),
+    ("connect_protobuf", Format::Protobuf),
+    ("jsonschema", Format::JsonSchema),
+    ("json_sr", Format::JsonSchema),
+    ("json_registry", Format::JsonSchema),
+    ("json_confluent", Format::JsonSchema),
+    ("confluent_json", Format::JsonSchema),
+    ("confluent_json_schema", Format::JsonSchema),
+    ("schema_registry", Format::Auto),
+    ("confluent", Format::Auto),
 ];
 
-/// A format that ratchet cannot read yet; `key` is `key_format` or `value_format`, `name` where that is written.
+/// A format that is called otherwise here, or that ratchet cannot read yet; `key` is `key_format` or `value_format`, `name` where that is written.
 pub fn format(word: &str, key: &str, name: &str) -> Option<Explained> {
     let plain = word.to_lowercase().replace('-', "_");
+    if let Some((_, format)) = OTHERWISE.iter().find(|(known, _)| *known == plain) {
+        return Some(Explained {
+            message: format!("`{name}: {word}` is called `{format}` here"),
+            label: format!("`{format}`"),
+            help: format!(
+                "write `{key}: {format}`: each record says by its own bytes or headers whose serializer wrote its schema's \
+                 id; where schemas are is a setting, `schema_registry.url` or `schemas.dir`"
+            ),
+        });
+    }
     let (_, format) = UNREAD.iter().find(|(known, _)| *known == plain)?;
     let (part, converter, others) = match key {
         "key_format" => ("keys", "key.converter", "an identity `key` needs no more"),
@@ -56,12 +84,26 @@ mod tests {
 
     #[test]
     fn format_that_is_not_read_yet_is_named_with_a_way_out() {
-        let avro = format("avro", "value_format", "input.value_format").expect("it is explained");
-        assert_eq!(avro.message, "`input.value_format: avro` is not supported yet");
-        assert!(avro.help.contains("`value.converter: org.apache.kafka.connect.json.JsonConverter`"), "{}", avro.help);
-        let key = format("Protobuf", "key_format", "input.key_format").expect("it is explained");
-        assert!(key.label == "Protobuf is not read yet" && key.help.contains("`key.converter"), "{key:?}");
+        let xml = format("xml", "value_format", "input.value_format").expect("it is explained");
+        assert_eq!(xml.message, "`input.value_format: xml` is not supported yet");
+        assert!(xml.help.contains("`value.converter: org.apache.kafka.connect.json.JsonConverter`"), "{}", xml.help);
+        let key = format("MsgPack", "key_format", "input.key_format").expect("it is explained");
+        assert!(key.label == "MessagePack is not read yet" && key.help.contains("`key.converter"), "{key:?}");
         assert_eq!(format("jsn", "value_format", "input.value_format"), None, "that is a slip");
+    }
+
+    #[test]
+    fn format_that_is_called_otherwise_is_named_with_the_word_for_it() {
+        for (word, expected) in
+            [("confluent_avro", "avro"), ("Confluent-Protobuf", "protobuf"), ("json-sr", "json_schema")]
+        {
+            let explained = format(word, "value_format", "input.value_format").expect("it is explained");
+            assert_eq!(explained.message, format!("`input.value_format: {word}` is called `{expected}` here"));
+            assert!(explained.help.starts_with(&format!("write `value_format: {expected}`")), "{}", explained.help);
+        }
+        for (word, _) in OTHERWISE {
+            assert!(Format::parse(word).is_none(), "`{word}` is a format by itself");
+        }
     }
 
     #[test]

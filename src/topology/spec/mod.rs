@@ -95,6 +95,8 @@ pub struct InputSpec {
     pub topics_known: bool,
     pub key_format: Option<Placed<Format>>,
     pub value_format: Option<Placed<Format>>,
+    /// How JSON without a schema is read.
+    pub json_format: Option<Placed<Format>>,
     /// Whether the formats are as the user wrote them: false if one is wrong.
     pub formats_known: bool,
     pub start: Option<Placed<Start>>,
@@ -194,6 +196,8 @@ impl SpecReader<'_, '_> {
             (read.is_some() || field.is_none(), read)
         };
         let ((key_known, key_format), (value_known, value_format)) = (format("key_format"), format("value_format"));
+        let json_formats = [("json", Format::Json), ("connect_json", Format::ConnectJson)];
+        let json_format = fields.get("json_format").and_then(|field| self.reader.choice(field, &json_formats));
         let topics_known = !(has_both || has_exclude && excluded.is_empty());
         InputSpec {
             topics_known,
@@ -204,6 +208,7 @@ impl SpecReader<'_, '_> {
             exclude_place: fields.get("exclude").map(|field| field.key_place),
             key_format,
             value_format,
+            json_format,
             formats_known: key_known && value_known,
             start: fields.get("start").and_then(|field| self.reader.choice(field, &starts)),
         }

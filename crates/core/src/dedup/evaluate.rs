@@ -153,8 +153,8 @@ struct Decided {
 
 impl Evaluator {
     /// Decides what to do with the record; `wall_ms` is the wall clock, in milliseconds since the epoch. Returns
-    /// `None`, with nothing changed, where the timestamp is too far in the future by that clock but `is_clock_certain`
-    /// returns false. Stream time and horizon move with every record whose timestamp can be believed, unless the task
+    /// `None`, with nothing changed, where the record's schema is not known yet ([`Reading::Pending`]), and where the
+    /// timestamp is too far in the future by that clock but `is_clock_certain` returns false. Stream time and horizon move with every record whose timestamp can be believed, unless the task
     /// stops before it.
     pub fn evaluate<'m>(
         &mut self,
@@ -168,6 +168,9 @@ impl Evaluator {
         self.entries.clear();
         self.epochs = None;
         let Some(reading) = subject.reading else { return Ok(Some(Decision::REPLAYED.into())) };
+        if let Reading::Pending(_) = reading {
+            return Ok(None);
+        }
         if let Some(rejection) = check_time(rules, progress, subject.record.timestamp, wall_ms) {
             return Ok(is_clock_certain().then(|| rejected(rules, rejection)));
         }

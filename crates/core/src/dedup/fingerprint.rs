@@ -14,8 +14,9 @@ use std::cmp::Ordering;
 
 use sha2::{Digest, Sha256};
 
-use super::json::{Scanner, Tape, TokenKind, array_index};
+use super::json::{Scanner, Tape, TokenKind};
 use super::number::{self, TooLong};
+use super::steps::array_index;
 
 /// The places to leave out, as a tree of steps.
 #[derive(Debug, Default)]

@@ -55,10 +55,14 @@
 //! # }
 //! ```
 
+mod avro;
+mod by_schema;
 pub mod decide;
+mod document;
 pub mod epochs;
 pub mod evaluate;
 pub mod explain;
+mod extracted;
 mod fingerprint;
 pub mod identity;
 mod json;
@@ -67,8 +71,10 @@ mod model;
 mod number;
 pub mod path;
 pub mod progress;
+mod protobuf;
 mod reader;
 pub mod rules;
+mod steps;
 mod timestamp;
 pub mod version;
 mod vocabulary;
@@ -82,7 +88,7 @@ pub use identity::{describe as describe_identity, describe_scope};
 pub use model::{Carried, Model};
 pub use path::{Number, Path, Scalar, Source};
 pub use progress::{Bounds, Progress, RANGES_MAX, Ranges};
-pub use reader::{Field, Fields, Reader, Reading, Rejection, Row, Wanted};
+pub use reader::{Decoded, Decoder, Field, Fields, Reader, Reading, Rejection, Row, Wanted};
 pub use rules::{
     ADDED_PREFIX, Actions, Contents, ContentsPart, Epoch, EpochPart, Identity, IdentityPart, Kinds, Limits, Names,
     OnNull, Places, Retention, Rules, Version, VersionPart,

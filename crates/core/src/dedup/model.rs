@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::record::Record;
+use crate::schemas::Sources;
 
 use super::decide::{Decision, reject};
 use super::evaluate::{self, Evaluator, Memory, Subject};
@@ -62,10 +63,16 @@ impl<'a> Memory<'a> for &'a Entries {
 }
 
 impl Model {
-    /// A task that has seen nothing yet.
+    /// A task that has seen nothing yet, for records that name no schemas.
     pub fn new(rules: Arc<Rules>) -> Self {
+        Self::with_schemas(rules, &Sources::default())
+    }
+
+    /// A task that has seen nothing yet. A record whose schema is still pending when it is judged is rejected for that:
+    /// the sources should wait for schemas ([`crate::schemas::Schemas::wait_for`]).
+    pub fn with_schemas(rules: Arc<Rules>, sources: &Sources) -> Self {
         Self {
-            reader: Reader::new(Arc::clone(&rules)),
+            reader: Reader::with_schemas(Arc::clone(&rules), sources),
             evaluator: Evaluator::default(),
             rules,
             progress: Progress::default(),
@@ -105,7 +112,12 @@ impl Model {
     ) -> Decision {
         let Self { rules, reader, evaluator, progress, entries, arena, .. } = self;
         arena.clear();
-        let reading = evaluate::read(progress, record.offset, || read(reader, arena));
+        let reading = evaluate::read(progress, record.offset, || match read(reader, arena) {
+            Reading::Pending(schema) => {
+                Reading::Rejected(Rejection::new(Reason::ValueMalformed, format!("{schema} is not known yet")))
+            }
+            reading => reading,
+        });
         let subject = Subject { record, reading: reading.as_ref(), arena };
         let evaluation = evaluator
             .evaluate((rules, wall_ms), progress, subject, &&*entries, || true)

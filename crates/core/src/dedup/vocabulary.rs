@@ -1,5 +1,7 @@
 //! The words used in topologies, metrics, headers and explanations: each defined once, with its text.
 
+use crate::schemas::Language;
+
 /// Declares an enum whose variants have one word each, with conversions to and from that word.
 macro_rules! vocabulary {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }) => {
@@ -40,6 +42,31 @@ vocabulary! {
         /// As one JSON document, looking through what Kafka Connect's and Avro's JSON wrap around it: a `payload`
         /// beside a `schema` or a `schemaId`, a scalar in a union (`{"string": "x"}`).
         ConnectJson = "connect_json",
+        /// As Avro, by the schema that the record names.
+        Avro = "avro",
+        /// As a Protobuf message, by the schema that the record names.
+        Protobuf = "protobuf",
+        /// As JSON behind the id of its JSON Schema.
+        JsonSchema = "json_schema",
+        /// By the language of the schema that the record names; as JSON where it names none.
+        Auto = "auto",
+    }
+}
+
+impl Format {
+    /// Whether it is read by schemas that records name.
+    pub fn has_schemas(self) -> bool {
+        matches!(self, Self::Avro | Self::Protobuf | Self::JsonSchema | Self::Auto)
+    }
+
+    /// The language that schemas must have; `None` if it is open, or if there are no schemas.
+    pub fn language(self) -> Option<Language> {
+        match self {
+            Self::Avro => Some(Language::Avro),
+            Self::Protobuf => Some(Language::Protobuf),
+            Self::JsonSchema => Some(Language::JsonSchema),
+            Self::Bytes | Self::Json | Self::ConnectJson | Self::Auto => None,
+        }
     }
 }
 

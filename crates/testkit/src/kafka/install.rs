@@ -102,6 +102,44 @@ pub fn jars(name: &str, pom: &Path) -> PathBuf {
     libs
 }
 
+/// The contents of an archive (`tar.gz`) of Maven Central, in the folder `name` beside Kafka's own. The artifact is named
+/// as Maven does: `group:artifact:version:tar.gz:classifier`.
+///
+/// # Panics
+/// If it cannot be downloaded.
+pub fn unpacked(name: &str, artifact: &str) -> PathBuf {
+    let folder = folder();
+    let _lock = locked(&folder);
+    let place = folder.join(name);
+    if place.exists() {
+        return place;
+    }
+    require("java", &["-version"], "Java 17 or newer, for instance `apt-get install openjdk-17-jdk-headless`");
+    require("mvn", &["-v"], "Maven, for instance `apt-get install maven`");
+    let fresh = folder.join(format!("{name}.part"));
+    remove_folder(&fresh);
+    fs::create_dir_all(&fresh).expect("the cache folder is writable");
+    // Later versions of the plugin want the artifact's parents, too, which nothing here needs.
+    let mut copy = Command::new("mvn");
+    copy.args(["-q", "-B", "org.apache.maven.plugins:maven-dependency-plugin:2.10:copy"]);
+    copy.arg(format!("-Dartifact={artifact}")).arg(format!("-DoutputDirectory={}", fresh.display()));
+    run(copy, &format!("{artifact} is downloaded at the first run, from Maven Central or a mirror of it"));
+    let mut files = fs::read_dir(&fresh).expect("it was just created").flatten().map(|entry| entry.path());
+    let archive = files.next().expect("Maven has copied the archive");
+    let mut unpack = Command::new("tar");
+    unpack.arg("-xzf").arg(&archive).arg("-C").arg(&fresh);
+    run(unpack, "an archive of Maven Central is unpacked");
+    fs::remove_file(archive).expect("the cache folder is writable");
+    fs::rename(&fresh, &place).expect("a folder can be renamed beside itself");
+    place
+}
+
+fn run(mut command: Command, what: &str) {
+    let done = command.output().unwrap_or_else(|e| panic!("{what}, and {command:?} cannot be started: {e}"));
+    let said = [done.stdout, done.stderr].concat();
+    assert!(done.status.success(), "{what}, and {command:?} has failed:\n{}", String::from_utf8_lossy(&said));
+}
+
 fn locked(folder: &Path) -> File {
     fs::create_dir_all(folder).unwrap_or_else(|e| panic!("cannot create {}: {e}", folder.display()));
     let lock = File::create(folder.join("install.lock")).expect("the cache folder is writable");

@@ -21,7 +21,7 @@ mod process;
 use std::sync::OnceLock;
 
 pub use broker::{Broker, Peers, Routes};
-pub use install::{Certificate, checkout, jars, remove_folder, target_folder, version};
+pub use install::{Certificate, checkout, jars, remove_folder, target_folder, unpacked, version};
 pub use port::Port;
 pub use process::{is_stopped, run_folder, signal, signal_by_number, spawn};
 

@@ -31,7 +31,7 @@ fn by(parts: Vec<ContentsPart>) -> Conflicts {
     if !parts.is_empty() {
         rules.contents = Some(Contents { parts });
     }
-    Conflicts::new(&rules)
+    Conflicts::new(&rules, false)
 }
 
 fn conflicts() -> Conflicts {

@@ -117,6 +117,26 @@ fn lines_in_an_envelope_get_no_other_hint() {
 }
 
 #[test]
+fn keys_and_values_with_schemas_get_a_hint_by_what_is_wrong_with_them() {
+    for (reason, words, change) in [
+        (Reason::ValueMalformed, "as a schema registry's serializers write the number", "`value_format: avro`"),
+        (Reason::KeyMalformed, "as a schema registry's serializers write the number", "`key_format: avro`"),
+        (
+            Reason::ValueMalformed,
+            "as a schema registry's serializers write the number of a schema, and JSON seems to follow",
+            "`value_format: json_schema`",
+        ),
+        (Reason::ValueMalformed, "the value cannot be read by a schema: no schema id", "`value_format: auto`"),
+        (Reason::KeyMalformed, "the key cannot be read by a schema: no schema id", "`key_format: auto`"),
+        (Reason::ValueMalformed, "the value cannot be read: schema 4 does not exist", "ids are those of one registry"),
+        (Reason::KeyMalformed, "the key is not a record of schema 4: it ends early", "ids are those of one registry"),
+    ] {
+        let hint = only(&Facts { records: 4, rejections: rejected(reason, 4, words), ..Facts::default() });
+        assert!(hint.contains(change), "{hint}");
+    }
+}
+
+#[test]
 fn records_all_invalid_for_one_reason_get_a_hint_what_to_change() {
     for (reason, change) in [(Reason::ValueMalformed, "value_format: bytes"), (Reason::Late, "retention")] {
         let facts = Facts { records: 4, rejections: rejected(reason, 4, "it is so"), ..Facts::default() };

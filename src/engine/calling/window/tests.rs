@@ -30,7 +30,9 @@ fn push(window: &mut Window, offset: i64, timestamp: i64) {
         headers: Headers::default(),
     };
     let (topic, rules) = (Arc::from("orders"), rules());
-    window.push_record((&record, &topic), (&rules, &Progress::default(), 10_000), || Some(vec![1]), || true);
+    window
+        .push_record((&record, &topic), (&rules, &Progress::default(), 10_000), || Ok(Some(vec![1])), || true)
+        .unwrap();
 }
 
 pub(in crate::engine::calling) fn window(beyond: &[(i64, i64)], offsets: impl IntoIterator<Item = i64>) -> Window {
@@ -207,7 +209,7 @@ fn record_that_may_be_from_the_future_waits_for_the_cluster() {
         headers: Headers::default(),
     };
     let (topic, rules) = (Arc::from("orders"), rules());
-    window.push_record((&record, &topic), (&rules, &Progress::default(), 0), || None, || false);
+    window.push_record((&record, &topic), (&rules, &Progress::default(), 0), || Ok(None), || false).unwrap();
     assert_eq!(window.slot(0).timestamp_check, TimestampCheck::SeemsFuture);
 }
 
@@ -221,7 +223,14 @@ fn settled_record_that_may_be_from_the_future_waits_for_the_cluster_too() {
         let (topic, partition, timestamp) = ("orders", 0, Some(timestamp));
         let record = Record { topic, partition, offset, timestamp, key, value: None, headers: Headers::default() };
         let (topic, rules) = (Arc::from("orders"), rules());
-        window.push_record((&record, &topic), (&rules, &Progress::default(), wall_ms), || None, || is_certainly_future);
+        window
+            .push_record(
+                (&record, &topic),
+                (&rules, &Progress::default(), wall_ms),
+                || Ok(None),
+                || is_certainly_future,
+            )
+            .unwrap();
     };
     [(0, 100), (1, LATER), (2, 110)].into_iter().for_each(|record| push(&mut window, record, 100, false));
     settle(&mut window, &[0]);

@@ -21,6 +21,7 @@ fn topology() -> Topology {
         start: Start::Earliest,
         // Twice as long as the input keeps its records.
         rules: Arc::new(Rules { retention: Retention::For { ms: 14 * DAY_MS }, ..Rules::new(identity, None) }),
+        schemas: Default::default(),
         destination: Destination::Output(Output::to("out")),
         gate: None,
         dead_letter: "dead".to_owned(),

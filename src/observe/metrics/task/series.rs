@@ -42,6 +42,7 @@ pub(in crate::observe::metrics) struct Families {
     pub stream_time: GaugeVec,
     pub last_commit: GaugeVec,
     pub clock_behind: GaugeVec,
+    pub awaits_schema: GaugeVec,
     handles: Mutex<Handles>,
     /// The tasks with long work: each has at most one, since a store is swept only after it was restored.
     long_work: Mutex<BTreeMap<Labels, LongWork>>,
@@ -165,6 +166,12 @@ impl Families {
                 "How far this host's clock is behind Kafka's, where the task waits for that; 0 once it goes on.",
                 PARTITION,
             ),
+            awaits_schema: gauge(
+                registry,
+                "ratchet_awaits_schema",
+                "1 while the task waits for a schema that is not known yet, otherwise 0.",
+                PARTITION,
+            ),
             handles: Mutex::default(),
             long_work: Mutex::default(),
         }
@@ -233,6 +240,7 @@ impl Families {
         let _ = self.stream_time.remove_label_values(labels);
         let _ = self.last_commit.remove_label_values(labels);
         let _ = self.clock_behind.remove_label_values(labels);
+        let _ = self.awaits_schema.remove_label_values(labels);
         self.remove_long_work(labels);
     }
 

@@ -12,6 +12,7 @@ fn all() -> String {
     set_all(&lane, &task);
     metrics.refused_topics("payments", 2);
     metrics.brokers(BrokersSeen::default);
+    metrics.schemas().asked(Asked::Found);
     let _calls = metrics.calls("payments", "http", (&["done"], &["settled"]));
     let _gate = metrics.gate("payments");
     let (route, _connection) = (metrics.route("/charges"), metrics.connection());

@@ -84,6 +84,7 @@ pub use member::Member;
 pub use metadata::Metadata;
 pub use misnamed::explained;
 pub use native::takes;
+pub use oauth::{AccessTokens, NoAccess, TokenClient};
 pub use path::{Batch, DataPath, Producer, Reader};
 pub use properties::OWNED;
 pub use settle::Settling;

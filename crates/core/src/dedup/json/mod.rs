@@ -27,6 +27,8 @@ use std::ops::Range;
 pub(super) use cursor::{Cursor, unescape};
 pub(super) use tape::{Tape, TokenKind};
 
+use super::steps::{Found, PathIndex, ROOT, Steps, UNWANTED};
+
 /// Why a document is not JSON, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} (byte {at})")]
@@ -36,69 +38,6 @@ pub(super) struct Malformed {
     /// What is wrong.
     pub what: &'static str,
 }
-
-/// What is in a wanted place. Ranges are in the document's bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Found {
-    /// Nothing.
-    #[default]
-    Missing,
-    /// `null`.
-    Null,
-    /// `true` or `false`.
-    Bool(bool),
-    /// A number, as written.
-    Number { from: usize, to: usize },
-    /// What is between a string's quotes, and whether there are escapes in it.
-    Text { from: usize, to: usize, escaped: bool },
-    /// An object or an array, with its brackets.
-    Composite { from: usize, to: usize },
-}
-
-/// The wanted places as a tree of steps. Nodes are in preorder, so that a node and everything below it form one range.
-#[derive(Debug)]
-struct Node {
-    /// Children by the step that leads to them.
-    children: Vec<Child>,
-    /// One past the last node below.
-    end: usize,
-}
-
-#[derive(Debug)]
-struct Child {
-    /// The field's name, unescaped.
-    name: Box<[u8]>,
-    /// The name's [`tag`].
-    tag: u64,
-    /// The name as an array index, if it is one.
-    index: Option<usize>,
-    node: usize,
-}
-
-impl Node {
-    /// The child that a field of this name leads to.
-    #[inline]
-    fn child(&self, name: &[u8]) -> Option<usize> {
-        let (tag, length) = (tag(name), name.len());
-        let matches = |child: &&Child| {
-            child.tag == tag && child.name.len() == length && (length <= 8 || child.name[8..] == name[8..])
-        };
-        self.children.iter().find(matches).map(|child| child.node)
-    }
-}
-
-/// A name's first eight bytes, padded with zeros.
-#[inline]
-fn tag(name: &[u8]) -> u64 {
-    match name.first_chunk::<8>() {
-        Some(first) => u64::from_le_bytes(*first),
-        None => name.iter().rev().fold(0, |tag, &byte| tag << 8 | u64::from(byte)),
-    }
-}
-
-const ROOT: usize = 0;
-/// No node: nothing below is wanted.
-const UNWANTED: usize = usize::MAX;
 
 /// An open object or array in which something is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -138,7 +77,7 @@ struct Wrapping {
 /// Reads the wanted fields of documents, one document after the other.
 #[derive(Debug)]
 pub(super) struct Scanner {
-    nodes: Vec<Node>,
+    steps: Steps,
     /// The wanted places' nodes.
     places: Vec<usize>,
     wrapping: Option<Wrapping>,
@@ -155,10 +94,6 @@ pub(super) struct Scanner {
     depth_max: usize,
 }
 
-/// A wanted place, to pass to [`Scanner::found`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PathIndex(pub usize);
-
 impl Scanner {
     /// A scanner for these paths into a document; [`PathIndex`] i is where path i leads. `looking_through`: also through
     /// Kafka Connect's and Avro's wrappings, see the module.
@@ -171,7 +106,7 @@ impl Scanner {
             all.extend(paths.iter().map(|path| [std::slice::from_ref(&payload), path].concat()));
             all.extend([vec![schema], vec![schema_id], vec![payload]]);
         }
-        let (nodes, mut places) = tree(&all);
+        let (steps, mut places) = Steps::new(&all);
         let wrapping = looking_through.then(|| {
             let mut inside = places.split_off(paths.len());
             let mut last = || inside.pop().unwrap_or(UNWANTED);
@@ -179,9 +114,9 @@ impl Scanner {
             let schema_id = if has_own { UNWANTED } else { schema_id };
             Wrapping { schema, schema_id, payload, places: inside, others: false }
         });
-        let found = vec![Found::Missing; nodes.len()];
+        let found = vec![Found::Missing; steps.len()];
         Self {
-            nodes,
+            steps,
             places,
             wrapping,
             wrapped: false,
@@ -299,7 +234,7 @@ impl Scanner {
     fn composite(&mut self, cursor: &mut Cursor<'_>, next: Next, open: u8) -> Result<bool, Malformed> {
         let in_union = next.union && open == b'{';
         let from = cursor.at();
-        let is_leaf = self.nodes.get(next.node).is_none_or(|node| node.children.is_empty());
+        let is_leaf = self.steps.is_leaf(next.node);
         if is_leaf || (next.union && !in_union) {
             cursor.skip_composite(&mut self.closers, self.depth_max.saturating_sub(self.frames.len()))?;
             if !next.union
@@ -352,9 +287,8 @@ impl Scanner {
             let index = frame.count;
             frame.count += 1;
             if frame.close == b']' {
-                let children = &self.nodes[frame.node].children;
-                let child = children.iter().find(|child| child.index == Some(index));
-                return Ok(Some(Next { node: child.map_or(UNWANTED, |child| child.node), union: false }));
+                let child = self.steps.element(frame.node, index);
+                return Ok(Some(Next { node: child.unwrap_or(UNWANTED), union: false }));
             }
             return self.field(cursor, index).map(Some);
         }
@@ -372,13 +306,12 @@ impl Scanner {
         }
         let depth = self.frames.len();
         let Some(frame) = self.frames.last_mut() else { return Ok(Next { node: UNWANTED, union: false }) };
-        let node = &self.nodes[frame.node];
         if frame.looked_through {
             // The first field is not the only one, so this was not a union.
             frame.looked_through = false;
-            self.found[frame.node + 1..node.end].fill(Found::Missing);
+            self.found[self.steps.below(frame.node)].fill(Found::Missing);
         }
-        let child = node.child(name);
+        let child = self.steps.field(frame.node, name);
         if let (Some(wrapping), 1) = (&mut self.wrapping, depth) {
             let known = [wrapping.schema, wrapping.schema_id, wrapping.payload];
             wrapping.others |= child.is_none_or(|child| !known.contains(&child));
@@ -386,8 +319,7 @@ impl Scanner {
         match child {
             Some(child) => {
                 // In case this field is repeated: what the first one held does not count.
-                let below: Range<usize> = child..self.nodes[child].end;
-                self.found[below].fill(Found::Missing);
+                self.found[child..self.steps.below(child).end].fill(Found::Missing);
                 Ok(Next { node: child, union: false })
             }
             None => {
@@ -432,46 +364,6 @@ pub(super) fn scalar_in_union(object: &[u8]) -> Option<Found> {
 pub(super) fn is_scalar_type(name: &[u8]) -> bool {
     const TYPES: [&[u8]; 7] = [b"string", b"int", b"long", b"float", b"double", b"bytes", b"boolean"];
     TYPES.contains(&name)
-}
-
-/// The tree of these paths, and the node at the end of each.
-fn tree(paths: &[Vec<String>]) -> (Vec<Node>, Vec<usize>) {
-    let mut order: Vec<usize> = (0..paths.len()).collect();
-    // In sorted order, every path is inserted right after the one that it shares most steps with: preorder.
-    order.sort_by_key(|&i| &paths[i]);
-    let mut nodes = vec![Node { children: Vec::new(), end: 1 }];
-    let mut places = vec![ROOT; paths.len()];
-    for i in order {
-        places[i] = insert(&mut nodes, &paths[i]);
-    }
-    (nodes, places)
-}
-
-/// Adds a path to the tree; returns the node at its end.
-fn insert(nodes: &mut Vec<Node>, path: &[String]) -> usize {
-    let mut at = ROOT;
-    let mut passed = vec![ROOT];
-    for step in path {
-        let name = step.as_bytes();
-        let known = nodes[at].child(name);
-        at = known.unwrap_or_else(|| {
-            let node = nodes.len();
-            nodes.push(Node { children: Vec::new(), end: node + 1 });
-            nodes[at].children.push(Child { name: name.into(), tag: tag(name), index: array_index(step), node });
-            node
-        });
-        passed.push(at);
-    }
-    let end = nodes.len();
-    // Paths come sorted, so the last node is below every node passed.
-    passed.into_iter().for_each(|node| nodes[node].end = end);
-    at
-}
-
-/// The array index that a step stands for: digits without a leading zero.
-pub(super) fn array_index(step: &str) -> Option<usize> {
-    let canonical = step == "0" || (!step.starts_with('0') && step.bytes().all(|byte| byte.is_ascii_digit()));
-    canonical.then(|| step.parse().ok()).flatten()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::dedup::number;
+use crate::dedup::steps::array_index;
 
 /// serde_json's own recursion limit allows 127 levels.
 const DEPTH_MAX: usize = 127;

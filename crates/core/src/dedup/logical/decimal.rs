@@ -8,30 +8,60 @@ const BYTES_MAX: usize = 4_152;
 const SCALE_MAX: u32 = 16_383;
 /// 10^18: the digits are found 18 at a time.
 const CHUNK: u128 = 1_000_000_000_000_000_000;
+/// The digits of 2^127.
+const SMALL_DIGITS_MAX: usize = 39;
 
-/// Appends the number, in digits.
-pub(super) fn write(unscaled: &[u8], scale: i32, out: &mut Vec<u8>) -> Result<(), Unlike> {
+/// Appends the number, in digits. Nothing is allocated for one of up to 128 bits.
+pub(in crate::dedup) fn write(unscaled: &[u8], scale: i32, out: &mut Vec<u8>) -> Result<(), Unlike> {
     if unscaled.is_empty() || unscaled.len() > BYTES_MAX || scale.unsigned_abs() > SCALE_MAX {
         return Err(Unlike);
     }
     let is_negative = unscaled[0] & 0x80 != 0;
-    let mut digits = digits(&magnitude(unscaled, is_negative));
+    let (mut buffer, large);
+    let digits = if unscaled.len() <= size_of::<i128>() {
+        buffer = [0; SMALL_DIGITS_MAX];
+        small_digits(unscaled, is_negative, &mut buffer)
+    } else {
+        large = digits(&magnitude(unscaled, is_negative));
+        &large
+    };
     if is_negative {
         out.push(b'-');
     }
     let places = scale.unsigned_abs() as usize;
     if scale <= 0 {
         let zeros = if digits == b"0" { 0 } else { places };
-        out.append(&mut digits);
+        out.extend_from_slice(digits);
         out.resize(out.len() + zeros, b'0');
         return Ok(());
     }
     // At least one digit stands before the point.
     let zeros = (places + 1).saturating_sub(digits.len());
     out.resize(out.len() + zeros, b'0');
-    out.append(&mut digits);
+    out.extend_from_slice(digits);
     out.insert(out.len() - places, b'.');
     Ok(())
+}
+
+/// The decimal digits of the absolute value of at most 16 bytes, without leading zeros.
+fn small_digits<'b>(unscaled: &[u8], is_negative: bool, buffer: &'b mut [u8; SMALL_DIGITS_MAX]) -> &'b [u8] {
+    let fill = if is_negative { -1_i128 } else { 0 };
+    let mut rest = unscaled.iter().fold(fill, |value, &byte| value << 8 | i128::from(byte)).unsigned_abs();
+    let mut from = buffer.len();
+    let mut push = |mut word: u64, digits_min: usize| {
+        let until = from - digits_min;
+        while word != 0 || from > until {
+            from -= 1;
+            buffer[from] = b'0' + (word % 10) as u8;
+            word /= 10;
+        }
+    };
+    while rest > u128::from(u64::MAX) {
+        push((rest % CHUNK) as u64, 18);
+        rest /= CHUNK;
+    }
+    push(rest as u64, 1);
+    &buffer[from..]
 }
 
 /// The absolute value's bytes, the highest first.

@@ -25,9 +25,10 @@
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::json;
+use super::steps::array_index;
+use super::vocabulary::TimeUnit;
 
-mod decimal;
+pub(super) mod decimal;
 pub(super) mod row;
 pub(super) mod text;
 mod time;
@@ -94,7 +95,12 @@ impl Logical {
     /// The logical type of values with this schema, if they need decoding.
     fn of(schema: &Value) -> Option<Self> {
         let parameter = |name: &str| schema.get("parameters")?.get(name)?.as_str();
-        Some(match schema.get("name")?.as_str()? {
+        Self::named(schema.get("name")?.as_str()?, parameter)
+    }
+
+    /// The logical type of this name in Connect or Debezium, if its values need decoding.
+    pub fn named<'p>(name: &str, parameter: impl Fn(&str) -> Option<&'p str>) -> Option<Self> {
+        Some(match name {
             "org.apache.kafka.connect.data.Decimal" => Self::Decimal(parameter("scale")?.parse().ok()?),
             "io.debezium.data.VariableScaleDecimal" => Self::VariableDecimal,
             "org.apache.kafka.connect.data.Date" | "io.debezium.time.Date" => Self::Date,
@@ -111,6 +117,16 @@ impl Logical {
             _ => return None,
         })
     }
+
+    /// The unit of a number of it that is a moment.
+    pub fn time_unit(self) -> Option<TimeUnit> {
+        match self {
+            Self::Timestamp(Unit::Milli, _) => Some(TimeUnit::Milliseconds),
+            Self::Timestamp(Unit::Micro, _) => Some(TimeUnit::Microseconds),
+            Self::Timestamp(Unit::Nano, _) => Some(TimeUnit::Nanoseconds),
+            _ => None,
+        }
+    }
 }
 
 impl Shape {
@@ -125,10 +141,6 @@ impl Shape {
             return Self::Logical(logical);
         }
         let inside = |key: &str| schema.get(key).map_or(Self::Plain, Self::of);
-        let boxed = |shape: Self, of: fn(Box<Self>) -> Self| match shape {
-            Self::Plain => Self::Plain,
-            shape => of(Box::new(shape)),
-        };
         match schema.get("type").and_then(Value::as_str) {
             Some("struct") => {
                 let fields = schema.get("fields").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -136,18 +148,33 @@ impl Shape {
                     let name = field.get("field")?.as_str()?.as_bytes();
                     Some((name.into(), Self::of(field))).filter(|(_, shape)| *shape != Self::Plain)
                 };
-                let texts = texts(fields);
-                let fields: Vec<_> = fields.iter().filter_map(field).collect();
-                if fields.is_empty() && texts.is_empty() {
-                    return Self::Plain;
-                }
-                let holds_logical = fields.iter().any(|(_, shape)| shape.holds_logical());
-                Self::Struct(Struct { fields, texts, holds_logical })
+                Self::fields(fields.iter().filter_map(field).collect(), texts(fields))
             }
-            Some("array") => boxed(inside("items"), Self::Array),
-            Some("map") => boxed(inside("values"), Self::Map),
+            Some("array") => inside("items").in_array(),
+            Some("map") => inside("values").in_map(),
             _ => Self::Plain,
         }
+    }
+
+    /// The shape of an object with these fields, none of which is plain, and with those that are texts, or arrays of
+    /// texts.
+    pub fn fields<'n>(fields: Vec<(Box<[u8]>, Self)>, texts: impl IntoIterator<Item = &'n str>) -> Self {
+        let texts = names(texts);
+        if fields.is_empty() && texts.is_empty() {
+            return Self::Plain;
+        }
+        let holds_logical = fields.iter().any(|(_, shape)| shape.holds_logical());
+        Self::Struct(Struct { fields, texts, holds_logical })
+    }
+
+    /// The shape of an array of these.
+    pub fn in_array(self) -> Self {
+        if self == Self::Plain { Self::Plain } else { Self::Array(Box::new(self)) }
+    }
+
+    /// The shape of a map to these.
+    pub fn in_map(self) -> Self {
+        if self == Self::Plain { Self::Plain } else { Self::Map(Box::new(self)) }
     }
 
     /// The shape of the value at these steps.
@@ -156,7 +183,7 @@ impl Shape {
         match self {
             Self::Plain | Self::Logical(_) => &Self::Plain,
             Self::Struct(_) => self.field(first.as_bytes()).at(rest),
-            Self::Array(items) if json::array_index(first).is_some() => items.at(rest),
+            Self::Array(items) if array_index(first).is_some() => items.at(rest),
             Self::Array(_) => &Self::Plain,
             Self::Map(values) => values.at(rest),
         }
@@ -192,8 +219,8 @@ impl Shape {
     }
 }
 
-/// The names of those fields of a struct that are texts, or arrays of texts; see [`Struct::texts`].
-fn texts(fields: &[Value]) -> Box<str> {
+/// The names of those fields of a struct that are texts, or arrays of texts.
+fn texts(fields: &[Value]) -> impl Iterator<Item = &str> {
     /// Recurses as deep as the schema is nested, which reading it has bounded.
     fn is_text(schema: &Value) -> bool {
         match schema.get("type").and_then(Value::as_str) {
@@ -202,14 +229,13 @@ fn texts(fields: &[Value]) -> Box<str> {
             _ => false,
         }
     }
-    let name = |field: &&Value| field.get("field")?.as_str().map(str::to_owned);
+    fields.iter().filter(|field| is_text(field)).filter_map(|field| field.get("field")?.as_str())
+}
+
+/// Names as [`Struct::texts`] has them.
+fn names<'n>(names: impl IntoIterator<Item = &'n str>) -> Box<str> {
     // No column's name holds NUL, and PostgreSQL takes no text with it.
-    let names: Vec<_> = fields
-        .iter()
-        .filter(|field| is_text(field))
-        .filter_map(|field| name(&field))
-        .filter(|name| !name.contains('\0'))
-        .collect();
+    let names: Vec<_> = names.into_iter().filter(|name| !name.contains('\0')).collect();
     if names.is_empty() { Box::default() } else { Value::from(names).to_string().into() }
 }
 

@@ -1,11 +1,14 @@
 //! Rules with everything resolved that does not depend on a record: which paths lead into which document, and what is
 //! compared with what.
 
-use crate::dedup::json::{PathIndex, Scanner};
+use crate::dedup::by_schema::JsonLimits;
+use crate::dedup::document::Document;
 use crate::dedup::number;
 use crate::dedup::path::{Path, Scalar, Source};
 use crate::dedup::rules::{Kinds, Rules, VersionPart};
+use crate::dedup::steps::PathIndex;
 use crate::dedup::version;
+use crate::schemas::Sources;
 
 use super::contents::ContentsPlan;
 use super::identity::PartPlan;
@@ -93,18 +96,18 @@ pub(super) struct Plan {
     pub binlog: bool,
 }
 
-/// A plan, and the scanners that it needs.
+/// A plan, and the documents that it reads.
 pub(super) struct Compiled {
     pub plan: Plan,
     /// The key's.
-    pub key: Option<Scanner>,
+    pub key: Option<Document>,
     /// The value's.
-    pub value: Option<Scanner>,
+    pub value: Option<Document>,
 }
 
 /// The plan of these rules.
-pub(super) fn compile(rules: &Rules) -> Compiled {
-    let mut compiler = Compiler::new(rules);
+pub(super) fn compile(rules: &Rules, sources: &Sources) -> Compiled {
+    let mut compiler = Compiler::new(rules, sources);
     let identity = compiler.parts(&rules.identity.parts);
     let version: Vec<_> = rules.version.iter().flat_map(|v| &v.parts).map(|part| compiler.version(part)).collect();
     let epoch = rules.epoch.iter().flat_map(|epoch| &epoch.parts);
@@ -112,13 +115,14 @@ pub(super) fn compile(rules: &Rules) -> Compiled {
     let kinds = rules.kinds.as_ref().map(|kinds| compiler.kinds(kinds));
     let contents = rules.contents.as_ref().map(|contents| compiler.contents(contents));
     let binlog = version.iter().any(|part| part.kind == VersionKind::Binlog);
-    let (key, value) = compiler.scanners();
+    let (key, value) = compiler.documents();
     Compiled { plan: Plan { identity, version, epoch, kinds, contents, binlog }, key, value }
 }
 
 /// Builds a plan; collects the paths into the documents that it needs.
 pub(super) struct Compiler<'r> {
     rules: &'r Rules,
+    sources: &'r Sources,
     key: Vec<&'r [String]>,
     value: Vec<&'r [String]>,
     /// Whether whole documents are walked, recursively.
@@ -126,19 +130,23 @@ pub(super) struct Compiler<'r> {
 }
 
 impl<'r> Compiler<'r> {
-    pub(super) fn new(rules: &'r Rules) -> Self {
-        Self { rules, key: Vec::new(), value: Vec::new(), deep: false }
+    pub(super) fn new(rules: &'r Rules, sources: &'r Sources) -> Self {
+        Self { rules, sources, key: Vec::new(), value: Vec::new(), deep: false }
     }
 
-    /// The scanners of key and value for all that was asked for.
-    pub(super) fn scanners(&self) -> (Option<Scanner>, Option<Scanner>) {
-        (self.scanner(&self.key, self.rules.key_format), self.scanner(&self.value, self.rules.value_format))
+    /// The documents of key and value with all that was asked for.
+    pub(super) fn documents(&self) -> (Option<Document>, Option<Document>) {
+        (self.document_of(&self.key, true), self.document_of(&self.value, false))
     }
 
-    fn scanner(&self, paths: &[&[String]], format: Format) -> Option<Scanner> {
+    fn document_of(&self, paths: &[&[String]], is_key: bool) -> Option<Document> {
+        let format = if is_key { self.rules.key_format } else { self.rules.value_format };
         let depth_max = self.rules.limits.json_depth_max;
         let depth_max = if self.deep { depth_max.min(DEPTH_MAX) } else { depth_max };
-        (!paths.is_empty()).then(|| Scanner::new(paths, depth_max, format == Format::ConnectJson))
+        (!paths.is_empty()).then(|| {
+            let is_wrapped = self.rules.json_format == Format::ConnectJson;
+            Document::new(format, is_key, paths, JsonLimits { depth_max, is_wrapped }, self.sources)
+        })
     }
 
     /// Where a scalar is: a key or value without steps is its raw bytes.

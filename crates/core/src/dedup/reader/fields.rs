@@ -5,16 +5,19 @@
 //! [`Fields::write`] and [`Fields::write_object`] give values of logical types as what they are (see
 //! [`crate::dedup::logical`]); [`Fields::get`] gives everything as it stands there.
 
-use crate::dedup::json::{Scanner, unescape};
+use crate::dedup::by_schema::Unread;
+use crate::dedup::document::Document;
+use crate::dedup::json::unescape;
 use crate::dedup::logical::{Schemas, Shape, row, text};
 use crate::dedup::number;
 use crate::dedup::path::Path;
 use crate::dedup::rules::Rules;
-use crate::dedup::vocabulary::Reason;
+use crate::dedup::vocabulary::{Format, Reason};
 use crate::record::Record;
+use crate::schemas::Sources;
 
 use super::compile::{Compiler, Spot, Target};
-use super::rejection::{self, Rejection};
+use super::rejection::{self, Rejection, Unreadable};
 use super::view::{Value, View};
 
 /// The paths, added one after the other.
@@ -25,7 +28,8 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Adds the path of a scalar; a key or a value without steps is its raw bytes. Returns its number.
+    /// Adds the path of a scalar; a key or a value without steps is its raw bytes, or, if it is read by schemas, the
+    /// document. Returns its number.
     pub fn scalar(&mut self, path: Path) -> usize {
         self.add(path, false)
     }
@@ -49,8 +53,8 @@ impl Wanted {
 #[derive(Debug)]
 pub struct Fields {
     spots: Vec<Spot>,
-    key: Option<Scanner>,
-    value: Option<Scanner>,
+    key: Option<Document>,
+    value: Option<Document>,
     /// The schemas of keys and values.
     key_schemas: Schemas,
     value_schemas: Schemas,
@@ -103,24 +107,26 @@ impl Field<'_> {
 }
 
 impl Fields {
-    /// A reader of these fields, for records with these rules.
-    pub fn new(rules: &Rules, wanted: &Wanted) -> Self {
-        let mut compiler = Compiler::new(rules);
+    /// A reader of these fields, for records with these rules that name schemas of these sources.
+    pub fn new(rules: &Rules, sources: &Sources, wanted: &Wanted) -> Self {
+        let mut compiler = Compiler::new(rules, sources);
         let mut spots = Vec::new();
         for (path, is_document) in &wanted.paths {
-            spots.push(if *is_document { compiler.document(path) } else { compiler.spot(path) });
+            // The bytes of a key or a value that names its schema are of no use to anybody else.
+            let is_document = *is_document || rules.format_of(&path.source).is_some_and(Format::has_schemas);
+            spots.push(if is_document { compiler.document(path) } else { compiler.spot(path) });
         }
-        let (key, value) = compiler.scanners();
+        let (key, value) = compiler.documents();
         Self { spots, key, value, key_schemas: Schemas::default(), value_schemas: Schemas::default() }
     }
 
     /// Reads a record. A rejection says what is wrong with its key or value.
     pub fn scan(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
-        if let (Some(scanner), Some(key)) = (&mut self.key, record.key) {
-            scanner.scan(key).map_err(|e| rejection::malformed(Reason::KeyMalformed, &e, key))?;
+        if let (Some(document), Some(key)) = (&mut self.key, record.key) {
+            document.read(key, record.headers).map_err(|e| unread(Reason::KeyMalformed, e, key))?;
         }
-        if let (Some(scanner), Some(value)) = (&mut self.value, record.value) {
-            scanner.scan(value).map_err(|e| rejection::malformed(Reason::ValueMalformed, &e, value))?;
+        if let (Some(document), Some(value)) = (&mut self.value, record.value) {
+            document.read(value, record.headers).map_err(|e| unread(Reason::ValueMalformed, e, value))?;
         }
         self.key_schemas.take(schema(self.key.as_ref(), record.key));
         self.value_schemas.take(schema(self.value.as_ref(), record.value));
@@ -187,7 +193,9 @@ impl Fields {
             Target::InValue(_) => &self.value_schemas,
             _ => return &Shape::Plain,
         };
-        schemas.shape().at(&spot.path.steps)
+        let document = if matches!(spot.target, Target::InKey(_)) { &self.key } else { &self.value };
+        let named = document.as_ref().and_then(Document::shape);
+        named.unwrap_or_else(|| schemas.shape()).at(&spot.path.steps)
     }
 
     /// The path with this number.
@@ -219,9 +227,19 @@ impl Fields {
     }
 }
 
+/// Why the document cannot be read. Its schema is known where its record was judged before; if it is not, the record is
+/// rejected for that.
+#[cold]
+pub(super) fn unread(reason: Reason, error: Unread, bytes: &[u8]) -> Rejection {
+    match rejection::unread(reason, error, bytes) {
+        Unreadable::Rejected(rejection) => rejection,
+        Unreadable::Pending(schema) => Rejection::new(reason, format!("{schema} is not known yet")),
+    }
+}
+
 /// The schema beside the payload of a document that was scanned, if there is one.
-fn schema<'a>(scanner: Option<&Scanner>, document: Option<&'a [u8]>) -> Option<&'a [u8]> {
-    document?.get(scanner?.schema()?)
+fn schema<'a>(document: Option<&Document>, bytes: Option<&'a [u8]>) -> Option<&'a [u8]> {
+    document?.schema(bytes?)
 }
 
 #[cfg(test)]
@@ -238,7 +256,7 @@ mod tests {
         let mut wanted = Wanted::default();
         let number = wanted.scalar(Path::parse(path).unwrap());
         assert_eq!(wanted.scalar(Path::parse(path).unwrap()), number, "each path is read once");
-        let mut fields = Fields::new(&rules, &wanted);
+        let mut fields = Fields::new(&rules, &Sources::default(), &wanted);
         let mut headers = HeaderBuf::default();
         headers.push(b"id", Some(b"h1"));
         let record = Record {
@@ -294,7 +312,7 @@ mod tests {
         rules.value_format = Format::ConnectJson;
         let mut wanted = Wanted::default();
         let number = wanted.document(Path::parse("value").unwrap());
-        let mut fields = Fields::new(&rules, &wanted);
+        let mut fields = Fields::new(&rules, &Sources::default(), &wanted);
         let record = |value| Record {
             topic: "in",
             partition: 0,
@@ -332,7 +350,7 @@ mod tests {
             rules.value_format = Format::ConnectJson;
             let mut wanted = Wanted::default();
             let number = wanted.scalar(Path::parse(path).unwrap());
-            let mut fields = Fields::new(&rules, &wanted);
+            let mut fields = Fields::new(&rules, &Sources::default(), &wanted);
             let value = value(price);
             let record = Record {
                 topic: "in",

@@ -22,22 +22,26 @@ use std::sync::Arc;
 
 use crate::format::{Digest, KIND_IDENTITY};
 use crate::record::Record;
+use crate::schemas::{Id, Sources};
 
-use super::json::Scanner;
+use super::document::Document;
 use super::rules::{OnNull, Rules};
 use super::vocabulary::{Kind, Reason};
 use super::{explain, identity as bytes};
 
 mod compile;
 mod contents;
+mod decoder;
 mod fields;
 mod identity;
 mod rejection;
 mod version;
 mod view;
 
+pub use decoder::{Decoded, Decoder};
 pub use fields::{Field, Fields, Wanted};
 pub use rejection::Rejection;
+use rejection::Unreadable;
 
 use compile::{Compiled, KindsPlan, Plan};
 use identity::Parts;
@@ -72,6 +76,8 @@ pub enum Reading {
     Rows(Vec<Row>),
     /// It cannot be judged.
     Rejected(Rejection),
+    /// It cannot be judged yet: the schema with this id is not known, and is being fetched.
+    Pending(Id),
 }
 
 impl Reading {
@@ -80,7 +86,7 @@ impl Reading {
         match self {
             Reading::Row(row) => std::slice::from_ref(row),
             Reading::Rows(rows) => rows,
-            Reading::Rejected(_) => &[],
+            Reading::Rejected(_) | Reading::Pending(_) => &[],
         }
     }
 }
@@ -90,9 +96,9 @@ impl Reading {
 pub struct Reader {
     rules: Arc<Rules>,
     plan: Plan,
-    /// Scanners for the key and the value; `None` if the rules name nothing inside.
-    key: Option<Scanner>,
-    value: Option<Scanner>,
+    /// The key and the value; `None` if the rules name nothing inside.
+    key: Option<Document>,
+    value: Option<Document>,
     identity: identity::Scratch,
     version: version::Scratch,
     contents: contents::Scratch,
@@ -100,9 +106,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader with these rules; see [`Rules::problems`] for rules that contradict themselves.
+    /// A reader with these rules; see [`Rules::problems`] for rules that contradict themselves. It knows no schemas.
     pub fn new(rules: Arc<Rules>) -> Self {
-        let Compiled { plan, key, value } = compile::compile(&rules);
+        Self::with_schemas(rules, &Sources::default())
+    }
+
+    /// A reader with these rules that takes the schemas that records name from these sources.
+    pub fn with_schemas(rules: Arc<Rules>, sources: &Sources) -> Self {
+        let Compiled { plan, key, value } = compile::compile(&rules, sources);
         let (identity, version) = (identity::Scratch::default(), version::Scratch::default());
         Self { rules, plan, key, value, identity, version, contents: contents::Scratch::default(), word: Vec::new() }
     }
@@ -118,9 +129,12 @@ impl Reader {
         let from = arena.len();
         match self.try_read(record, arena) {
             Ok(reading) => reading,
-            Err(rejection) => {
+            Err(unreadable) => {
                 arena.truncate(from);
-                Reading::Rejected(rejection)
+                match unreadable {
+                    Unreadable::Rejected(rejection) => Reading::Rejected(rejection),
+                    Unreadable::Pending(schema) => Reading::Pending(schema),
+                }
             }
         }
     }
@@ -140,7 +154,7 @@ impl Reader {
         bytes::describe_scope(scope)
     }
 
-    fn try_read(&mut self, record: &Record<'_>, arena: &mut Vec<u8>) -> Result<Reading, Rejection> {
+    fn try_read(&mut self, record: &Record<'_>, arena: &mut Vec<u8>) -> Result<Reading, Unreadable> {
         self.scan(record)?;
         let Self { rules, plan, key, value, identity, version, contents: scratch, word } = self;
         let view = View { record, key: key.as_ref(), value: value.as_ref() };
@@ -157,7 +171,7 @@ impl Reader {
             (Kind::Message, Some(kinds)) => (read_message(&mut parts, plan, kinds)?, 1),
             _ => {
                 parts.arena.push(KIND_IDENTITY);
-                let rows = parts.read(&plan.identity)?;
+                let rows = parts.read(&plan.identity).map_err(Rejection::from)?;
                 if rows == 1 && kind != Kind::Message {
                     bytes::shorten(parts.from - 1, parts.arena);
                 }
@@ -196,7 +210,7 @@ impl Reader {
     }
 
     /// Checks the record's size and its documents, and notes what is in the wanted places.
-    fn scan(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
+    fn scan(&mut self, record: &Record<'_>) -> Result<(), Unreadable> {
         let limits = &self.rules.limits;
         let (key, value) = (record.key.map_or(0, <[u8]>::len), record.value.map_or(0, <[u8]>::len));
         let headers = record.headers.as_bytes().len();
@@ -206,25 +220,30 @@ impl Reader {
             ("the headers take", headers, limits.header_bytes_max),
         ];
         if let Some((what, bytes, bytes_max)) = sizes.into_iter().find(|(_, bytes, bytes_max)| bytes > bytes_max) {
-            return Err(rejection::too_large(what, bytes, bytes_max));
+            return Err(rejection::too_large(what, bytes, bytes_max).into());
         }
         if record.value.is_none() && matches!(self.rules.actions.null_value, OnNull::Act(_)) {
-            return Err(rejection::null_value());
+            return Err(rejection::null_value().into());
         }
         let key = match (&mut self.key, record.key) {
-            (Some(scanner), Some(key)) => {
-                scanner.scan(key).map_err(|e| rejection::malformed(Reason::KeyMalformed, &e, key))
+            (Some(document), Some(key)) => {
+                document.read(key, record.headers).map_err(|e| rejection::unread(Reason::KeyMalformed, e, key))
             }
             _ => Ok(()),
         };
         let value = match (&mut self.value, record.value) {
-            (Some(scanner), Some(value)) => {
-                scanner.scan(value).map_err(|e| rejection::malformed(Reason::ValueMalformed, &e, value))
+            (Some(document), Some(value)) => {
+                document.read(value, record.headers).map_err(|e| rejection::unread(Reason::ValueMalformed, e, value))
             }
             _ => Ok(()),
         };
         if value.is_ok() {
             self.check_is_of_row(record)?;
+        }
+        // A record that is rejected for its value need not wait for its key's schema.
+        if matches!(key, Err(Unreadable::Pending(_))) {
+            value?;
+            return key;
         }
         key.and(value)
     }

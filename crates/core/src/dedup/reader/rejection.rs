@@ -1,10 +1,12 @@
 //! Why a record cannot be judged, in words. No message contains anything of the record's content.
 
+use crate::dedup::by_schema::Unread;
 use crate::dedup::json::Malformed;
 use crate::dedup::path::Path;
 use crate::dedup::version::{DIGITS_MAX, NotVersion, TEXT_BYTES_MAX};
 use crate::dedup::vocabulary::{Reason, VersionKind};
 use crate::encodings;
+use crate::schemas::Id;
 
 /// Why a record cannot be judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +34,35 @@ pub(super) fn too_large(what: &str, bytes: usize, bytes_max: usize) -> Rejection
     Rejection::new(Reason::RecordTooLarge, message)
 }
 
+/// Why nothing was read from a record.
+#[derive(Debug)]
+pub(super) enum Unreadable {
+    Rejected(Rejection),
+    /// Its schema is not known yet.
+    Pending(Id),
+}
+
+impl From<Rejection> for Unreadable {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejected(rejection)
+    }
+}
+
 #[cold]
-pub(super) fn malformed(reason: Reason, error: &Malformed, bytes: &[u8]) -> Rejection {
+pub(super) fn unread(reason: Reason, error: Unread, bytes: &[u8]) -> Unreadable {
+    let what = if reason == Reason::KeyMalformed { "key" } else { "value" };
+    let message = match error {
+        Unread::Pending(schema) => return Unreadable::Pending(schema),
+        Unread::Json(error) => return malformed(reason, &error, bytes).into(),
+        Unread::Unframed(error) => format!("the {what} cannot be read by a schema: {error}"),
+        Unread::NoSchema(sentence) => format!("the {what} cannot be read: {sentence}"),
+        Unread::Undecodable(schema, error) => format!("the {what} is not a record of {schema}: {error}"),
+    };
+    Rejection::new(reason, message).into()
+}
+
+#[cold]
+fn malformed(reason: Reason, error: &Malformed, bytes: &[u8]) -> Rejection {
     let what = if reason == Reason::KeyMalformed { "key" } else { "value" };
     let framed = match encodings::behind_registry_prefix(bytes) {
         Some([b'{' | b'[', ..]) => {

@@ -20,7 +20,7 @@ fn read(rules: Rules, record: &Record<'_>) -> Result<(String, Option<String>), R
             let version = row.version.map(|range| reader.describe_version(&arena[range]));
             Ok((describe_identity(&arena[row.key]), version))
         }
-        Reading::Rows(_) => panic!("not of several rows"),
+        Reading::Rows(_) | Reading::Pending(_) => panic!("neither of several rows nor by a schema"),
         Reading::Rejected(rejection) => {
             assert_eq!(arena, before);
             Err(rejection)

@@ -8,7 +8,7 @@ use crate::dedup::number;
 use crate::dedup::rules::Limits;
 use crate::dedup::timestamp::{self, Moment};
 use crate::dedup::version::{self, MISSING_HIGHEST, MISSING_LOWEST, NotVersion, PRESENT};
-use crate::dedup::vocabulary::{MissingPart, VersionKind};
+use crate::dedup::vocabulary::{MissingPart, TimeUnit, VersionKind};
 use crate::encodings;
 
 use super::Rejection;
@@ -128,7 +128,10 @@ impl<'a> Versions<'a, '_> {
                 Some(Moment { nanoseconds, finer }) if !is_number => {
                     version::push_moment(nanoseconds, finer, digits_max, arena)
                 }
-                _ => version::push_moment_number(bytes, part.unit, digits_max, digits, limbs, arena),
+                _ => {
+                    let unit = unit_of(self.view, spot).unwrap_or(part.unit);
+                    version::push_moment_number(bytes, unit, digits_max, digits, limbs, arena)
+                }
             },
         }
         .and_then(|()| check_min(part, &arena[start..]))
@@ -228,6 +231,13 @@ fn decode<'v>(
     let raw = match value {
         Value::Text(text) | Value::Escaped(text) if is_numeric => Raw::Text(text),
         Value::Composite(object) if is_numeric => Raw::Composite(object),
+        // A decimal that was read by a schema has all digits of its scale.
+        Value::Number(number) if kind == VersionKind::Integer && view.shape(&spot.target).is_some() => {
+            decoded.clear();
+            decoded.extend_from_slice(number);
+            trim_zeros(decoded);
+            return Ok(Value::Number(decoded));
+        }
         _ => return Ok(value),
     };
     let Some(schema) = view.schema(&spot.target) else { return Ok(value) };
@@ -250,6 +260,15 @@ fn decode<'v>(
         trim_zeros(decoded);
     }
     Ok(Value::Number(decoded))
+}
+
+/// What a number counts, if it was read by a schema that says so.
+#[inline]
+fn unit_of(view: View<'_>, spot: &Spot) -> Option<TimeUnit> {
+    match view.shape(&spot.target)?.at(&spot.path.steps) {
+        Shape::Logical(logical) => logical.time_unit(),
+        _ => None,
+    }
 }
 
 /// Leaves out a fraction of nothing but zeros.

@@ -1,8 +1,11 @@
-//! A record whose documents have been scanned, and what a target leads to in it.
+//! A record whose documents have been read, and what a target leads to in it.
 
-use crate::dedup::json::{self, Found, PathIndex, Scanner};
+use crate::dedup::document::Document;
+use crate::dedup::json;
+use crate::dedup::logical::Shape;
 use crate::dedup::number;
 use crate::dedup::path::Scalar;
+use crate::dedup::steps::{Found, PathIndex};
 use crate::record::Record;
 
 use super::compile::{Spot, Target, Word};
@@ -52,12 +55,12 @@ impl Value<'_> {
     }
 }
 
-/// A record whose documents have been scanned.
+/// A record whose documents have been read.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     pub record: &'a Record<'a>,
-    pub key: Option<&'a Scanner>,
-    pub value: Option<&'a Scanner>,
+    pub key: Option<&'a Document>,
+    pub value: Option<&'a Document>,
 }
 
 impl<'a> View<'a> {
@@ -106,52 +109,62 @@ impl<'a> View<'a> {
 
     /// The JSON that a target leads to, if it is in a document and not missing.
     pub fn document(self, target: &Target) -> Option<&'a [u8]> {
-        let (scanner, place, document) = match target {
+        let (document, place, bytes) = match target {
             Target::InKey(place) => (self.key?, *place, self.record.key?),
             Target::InValue(place) => (self.value?, *place, self.record.value?),
             _ => return None,
         };
-        match scanner.found(place) {
+        let json = document.json(bytes);
+        match document.found(place) {
             Found::Missing | Found::Null => None,
             Found::Bool(true) => Some(b"true"),
             Found::Bool(false) => Some(b"false"),
-            Found::Text { from, to, .. } => document.get(from - 1..to + 1),
-            Found::Number { from, to } | Found::Composite { from, to } => document.get(from..to),
+            Found::Text { from, to, .. } => json.get(from - 1..to + 1),
+            Found::Number { from, to } | Found::Composite { from, to } => json.get(from..to),
         }
     }
 
     /// The schema beside the payload that the target is in, if the record carries one.
     #[inline]
     pub fn schema(self, target: &Target) -> Option<&'a [u8]> {
-        let (scanner, document) = match target {
-            Target::InKey(_) => (self.key?, self.record.key?),
-            Target::InValue(_) => (self.value?, self.record.value?),
-            _ => return None,
-        };
-        document.get(scanner.schema()?)
+        match target {
+            Target::InKey(_) => self.key?.schema(self.record.key?),
+            Target::InValue(_) => self.value?.schema(self.record.value?),
+            _ => None,
+        }
+    }
+
+    /// What the schema that the target's document names says of the types of its values; `None` if it names none.
+    #[inline]
+    pub fn shape(self, target: &Target) -> Option<&'a Shape> {
+        match target {
+            Target::InKey(_) => self.key?.shape(),
+            Target::InValue(_) => self.value?.shape(),
+            _ => None,
+        }
     }
 
     /// Whether unions are looked through in the target's document.
     pub fn is_looking_through(self, target: &Target) -> bool {
-        let scanner = match target {
+        let document = match target {
             Target::InKey(_) => self.key,
             Target::InValue(_) => self.value,
             _ => None,
         };
-        scanner.is_some_and(Scanner::is_looking_through)
+        document.is_some_and(Document::is_looking_through)
     }
 }
 
-/// What a scanned document has at `place`. A null key has nothing anywhere.
+/// What a document that was read has at `place`. A null key has nothing anywhere.
 #[inline]
-fn inside<'a>(scanner: Option<&Scanner>, place: PathIndex, document: Option<&'a [u8]>) -> Value<'a> {
-    let (Some(scanner), Some(document)) = (scanner, document) else { return Value::Missing };
-    found_in(scanner.found(place), document)
+fn inside<'a>(document: Option<&'a Document>, place: PathIndex, bytes: Option<&'a [u8]>) -> Value<'a> {
+    let (Some(document), Some(bytes)) = (document, bytes) else { return Value::Missing };
+    found_in(document.found(place), document.json(bytes))
 }
 
 #[inline]
-fn found_in(found: Found, document: &[u8]) -> Value<'_> {
-    let bytes = |from: usize, to: usize| document.get(from..to).unwrap_or_default();
+fn found_in(found: Found, json: &[u8]) -> Value<'_> {
+    let bytes = |from: usize, to: usize| json.get(from..to).unwrap_or_default();
     match found {
         Found::Missing | Found::Null => Value::Missing,
         Found::Bool(value) => Value::Bool(value),

@@ -13,8 +13,8 @@ impl Rules {
     pub fn canonical_text(&self) -> String {
         let mut text = String::from("ratchet rules 1\n");
         let mut line = |name: &str, value: &dyn Display| text.push_str(&format!("{name}: {value}\n"));
-        line("key_format", &self.key_format);
-        line("value_format", &self.value_format);
+        line("key_format", &self.without_schemas(self.key_format));
+        line("value_format", &self.without_schemas(self.value_format));
         self.identity.parts.iter().for_each(|part| line("identity", part));
         match &self.version {
             Some(version) => version.parts.iter().for_each(|part| line("version", part)),

@@ -1,7 +1,7 @@
 //! What a token endpoint's answers mean.
 //!
-//! A token has to be a JWT whose payload says when it ends (`exp`), as librdkafka wants it: its signature is the
-//! brokers' business.
+//! A token for Kafka has to be a JWT whose payload says when it ends (`exp`), as librdkafka wants it: its signature is the
+//! brokers' business. For others it may be any text, of which the endpoint says for how long it counts (`expires_in`).
 //!
 //! **Failure**: see [`NoToken`]. It may pass (`is_lasting` is false) where librdkafka, too, would try again.
 
@@ -26,6 +26,8 @@ pub struct Issued {
     pub principal: String,
     /// When it ends, in milliseconds since the epoch.
     pub end_ms: i64,
+    /// Whether that is counted from now instead.
+    pub is_from_now: bool,
 }
 
 /// Reads an answer.
@@ -34,14 +36,15 @@ pub struct Issued {
 /// There is no token in it, and why.
 pub fn read(credentials: &Credentials, status: u16, body: &[u8]) -> Result<Issued, NoToken> {
     match status {
-        200..=299 => issued(body).map_err(|why| lasting(format!("the token endpoint's answer is of no use: {why}"))),
+        200..=299 => issued(body, credentials.names.are_opaque)
+            .map_err(|why| lasting(format!("the token endpoint's answer is of no use: {why}"))),
         408 | 425 | 429 | 500..=599 => {
             Err(passing(format!("the token endpoint answers {status}{}", said(credentials, body))))
         }
         _ => Err(lasting(format!(
-            "the token endpoint answers {status}{}; correct sasl.oauthbearer.client.id, sasl.oauthbearer.client.secret, \
-             sasl.oauthbearer.scope or sasl.oauthbearer.token.endpoint.url",
-            said(credentials, body)
+            "the token endpoint answers {status}{}; correct {}",
+            said(credentials, body),
+            credentials.names.all
         ))),
     }
 }
@@ -56,16 +59,21 @@ pub fn passing(why: String) -> NoToken {
     NoToken { is_lasting: false, why }
 }
 
-fn issued(body: &[u8]) -> Result<Issued, &'static str> {
+fn issued(body: &[u8], are_opaque: bool) -> Result<Issued, &'static str> {
     let body: Value = serde_json::from_slice(body).map_err(|_| "it is no JSON")?;
     let token = body.get("access_token").and_then(Value::as_str).ok_or("it holds no access_token")?;
+    let in_s = body.get("expires_in").and_then(|seconds| seconds.as_f64().or_else(|| seconds.as_str()?.parse().ok()));
+    if let Some(in_s) = in_s.filter(|in_s| are_opaque && *in_s > 0.0) {
+        let end_ms = (in_s as i64).saturating_mul(1000);
+        return Ok(Issued { token: token.to_owned(), principal: String::new(), end_ms, is_from_now: true });
+    }
     let payload = payload(token).ok_or("the access_token is no JWT, which it has to be")?;
     let end_s = payload.get("exp").and_then(Value::as_f64).filter(|end_s| *end_s > 0.0);
     let end_s = end_s.ok_or("the access_token does not say when it ends (exp)")?;
     let principal = payload.get("sub").and_then(Value::as_str).unwrap_or_default();
     // Beyond what a number holds it is the greatest one.
     let end_ms = (end_s as i64).saturating_mul(1000);
-    Ok(Issued { token: token.to_owned(), principal: principal.replace('\0', ""), end_ms })
+    Ok(Issued { token: token.to_owned(), principal: principal.replace('\0', ""), end_ms, is_from_now: false })
 }
 
 /// A JWT's claims: the second of three parts.

@@ -40,6 +40,42 @@ pub fn is_own(property: &str) -> bool {
     is_assertion || own.contains(&property) || ALIASES.iter().any(|(_, alias)| *alias == property)
 }
 
+/// How messages speak of tokens: what they are for, and the settings that have to be corrected.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Names {
+    /// What a token is for.
+    pub purpose: &'static str,
+    /// What may be wrong where a token is refused.
+    pub all: &'static str,
+    /// Where tokens are asked for.
+    pub url: &'static str,
+    /// The authorities that the endpoint's certificate is from.
+    pub authorities: &'static str,
+    /// Whether a token may be any text, of which the endpoint says for how long it counts. Brokers check tokens
+    /// themselves, and so they have to be JWTs.
+    pub are_opaque: bool,
+}
+
+impl Names {
+    /// Those of Kafka's properties.
+    pub const OF_KAFKA: Self = Self {
+        purpose: "to log in to Kafka with",
+        all: "sasl.oauthbearer.client.id, sasl.oauthbearer.client.secret, sasl.oauthbearer.scope or \
+              sasl.oauthbearer.token.endpoint.url",
+        url: URL,
+        authorities: "https.ca.location or https.ca.pem",
+        are_opaque: false,
+    };
+
+    /// What names the authorities: by TLS's property of Kafka's.
+    pub fn authority(&self, property: &str) -> String {
+        match self.are_opaque {
+            true => self.authorities.to_owned(),
+            false => format!("the kafka property {}", property.replacen("ssl.", "https.", 1)),
+        }
+    }
+}
+
 /// How tokens are asked for.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
@@ -57,6 +93,8 @@ pub struct Credentials {
     pub ca_location: Option<String>,
     /// Authorities' certificates.
     pub ca_pem: Option<String>,
+    /// How messages name all that.
+    pub names: &'static Names,
 }
 
 impl fmt::Debug for Credentials {
@@ -125,10 +163,7 @@ impl<'a> Given<'a> {
     fn credentials(&self) -> Result<Credentials, Error> {
         self.check_way()?;
         let owned = |text: &str| text.to_owned();
-        let url = self.needed(URL)?.parse::<Uri>().ok().filter(|url| {
-            let is_http = matches!(url.scheme_str(), Some("http" | "https"));
-            is_http && url.authority().is_some_and(|at| !at.host().is_empty() && !at.as_str().contains('@'))
-        });
+        let url = url_of(self.needed(URL)?);
         let (ca_location, ca_pem) = (self.text(CA_LOCATION).map(owned), self.text(CA_PEM).map(owned));
         if ca_location.is_some() && ca_pem.is_some() {
             return Err(refused(CA_PEM, "cannot be set together with https.ca.location"));
@@ -141,6 +176,7 @@ impl<'a> Given<'a> {
             url: url.ok_or_else(|| refused(URL, "is no address such as https://host/path, without a user"))?,
             ca_location,
             ca_pem,
+            names: &Names::OF_KAFKA,
         })
     }
 
@@ -163,6 +199,14 @@ impl<'a> Given<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// An address of HTTP with a host, and without a user.
+pub fn url_of(text: &str) -> Option<Uri> {
+    text.parse::<Uri>().ok().filter(|url| {
+        let is_http = matches!(url.scheme_str(), Some("http" | "https"));
+        is_http && url.authority().is_some_and(|at| !at.host().is_empty() && !at.as_str().contains('@'))
+    })
 }
 
 /// `key=value`, separated by commas; a backslash takes its meaning from a character.

@@ -5,6 +5,7 @@
 //! - `credentials`: what the properties say
 //! - `endpoint`: asks the token endpoint; `answer`: what its answers mean
 //! - `source`: has a token for all clients, and gets the next one in time
+//! - `access`: the same for other services than Kafka
 //!
 //! Invariants: none of its properties is given to librdkafka. A token endpoint is asked by one thread of each source,
 //! never by a lane's.
@@ -14,6 +15,7 @@
 //! exponential back-off; the last token counts until it ends. No message holds a property's value, a token or the
 //! secret, not even where the endpoint sends it back.
 
+mod access;
 mod answer;
 mod credentials;
 mod endpoint;
@@ -21,5 +23,6 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+pub use access::{AccessTokens, NoAccess, TokenClient};
 pub(super) use credentials::{Credentials, is_own};
 pub(super) use source::{Hears, Held, Source};

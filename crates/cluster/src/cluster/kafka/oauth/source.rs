@@ -129,7 +129,8 @@ impl Source {
             return;
         }
         if self.credentials().are_sent_in_clear() {
-            tracing::warn!("sasl.oauthbearer.token.endpoint.url is http://: the client's secret is sent in clear text");
+            let url = self.credentials().names.url;
+            tracing::warn!("{url} is http://: the client's secret is sent in clear text");
         }
         let (stop, stopped) = channel();
         let shared = Arc::clone(&self.shared);
@@ -151,6 +152,7 @@ impl Shared {
     fn run(&self, stopped: &Receiver<()>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
         let (mut pause, mut failed) = (PAUSE_MIN, None);
+        let purpose = self.endpoint.credentials().names.purpose;
         loop {
             let asked = match &runtime {
                 Ok(runtime) => runtime.block_on(self.endpoint.ask()),
@@ -159,14 +161,14 @@ impl Shared {
             let wait = match asked.and_then(|issued| self.issue(issued, Instant::now(), now_ms())) {
                 Ok(refresh) => {
                     if failed.take().is_some() {
-                        tracing::info!("there is a token to log in to Kafka with again");
+                        tracing::info!("there is a token {purpose} again");
                     }
                     pause = PAUSE_MIN;
                     refresh.max(PAUSE_MIN)
                 }
                 Err(missing) => {
                     if failed.as_ref() != Some(&missing) {
-                        tracing::warn!("no token to log in to Kafka with, which is tried again: {}", missing.why);
+                        tracing::warn!("no token {purpose}, which is tried again: {}", missing.why);
                     }
                     self.tokens.fail(missing.clone());
                     failed = Some(missing);
@@ -189,10 +191,11 @@ impl Shared {
     /// Takes a token that was issued, and tells all clients; after how long the next one is wanted.
     fn issue(
         &self,
-        Issued { token, principal, end_ms }: Issued,
+        Issued { token, principal, end_ms, is_from_now }: Issued,
         now: Instant,
         now_ms: i64,
     ) -> Result<Duration, NoToken> {
+        let end_ms = if is_from_now { now_ms.saturating_add(end_ms) } else { end_ms };
         let left = u64::try_from(end_ms.saturating_sub(now_ms)).unwrap_or(0);
         if left == 0 {
             return Err(lasting("the token that the endpoint gives has ended already: compare the clocks".to_owned()));
@@ -208,7 +211,7 @@ impl Shared {
         told.clients.retain(|client| client.strong_count() > 0);
         told.clients.iter().filter_map(Weak::upgrade).for_each(|client| client.hear(&held));
         told.held = Some(held);
-        tracing::debug!(seconds = left.as_secs(), "a token to log in to Kafka with has come");
+        tracing::debug!(seconds = left.as_secs(), "a token {} has come", self.endpoint.credentials().names.purpose);
         Ok(left.mul_f64(REFRESH_AFTER))
     }
 }

@@ -43,7 +43,7 @@ fn refused(set: &[(&str, &str)]) -> String {
 
 #[test]
 fn properties_are_read_as_librdkafka_reads_them() {
-    let Credentials { client_id, client_secret, scope, extensions, url, ca_location, ca_pem } = by(&[]);
+    let Credentials { client_id, client_secret, scope, extensions, url, ca_location, ca_pem, .. } = by(&[]);
     assert_eq!((client_id.as_str(), client_secret.as_str(), scope), ("me", SECRET, None));
     assert_eq!((url.host(), ca_location, ca_pem), (Some("127.0.0.1"), None, None));
     assert!(extensions.is_empty());

@@ -116,6 +116,11 @@ impl Tokens {
         }
     }
 
+    /// Whether the last attempt to obtain a token has failed.
+    pub fn has_failed(&self) -> bool {
+        self.lock().missing.is_some()
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Contents> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,0 +1,374 @@
+//! Documents that are read by the schemas that they name.
+//!
+//! The plan of each schema is compiled once: what to read of its records, and what to skip. Of a JSON Schema, nothing is
+//! needed but where the document begins.
+
+use std::borrow::Cow;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::extracted::Extracted;
+use super::json::{Malformed, Scanner};
+use super::logical::Shape;
+use super::steps::{Found, PathIndex, Steps};
+use super::vocabulary::Format;
+use super::{avro, protobuf};
+use crate::record::Headers;
+use crate::schemas::framing::{self, Indexes};
+use crate::schemas::{
+    Framed, Id, Language, LookUp, Message, Schemas as _, Sources, Undecodable, Unframed, Written, avro as avro_schema,
+    protobuf as protobuf_schema,
+};
+
+/// How many plans are kept for a topic's values, or keys: each version of each table has its own.
+const PLANS_MAX: usize = 1024;
+
+/// Why a document cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// It is not JSON.
+    Json(Malformed),
+    /// It names no schema, or not in a way that is known.
+    Unframed(Unframed),
+    /// It names a schema that is not known yet.
+    Pending(Id),
+    /// The schema that it names does not exist, or cannot be used: a sentence that names the schema.
+    NoSchema(String),
+    /// It is not a record of the schema that it names.
+    Undecodable(Id, Undecodable),
+}
+
+/// How JSON is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JsonLimits {
+    /// How deeply documents may be nested.
+    pub depth_max: usize,
+    /// Whether Kafka Connect's and Avro's wrappings are looked through in JSON that names no schema.
+    pub is_wrapped: bool,
+}
+
+/// Reads the wanted places of one document after the other, by the schemas that they name.
+#[derive(Debug)]
+pub(super) struct BySchema {
+    format: Format,
+    is_key: bool,
+    sources: Sources,
+    steps: Steps,
+    /// The wanted places' nodes.
+    places: Vec<usize>,
+    depth_max: usize,
+    plans: Plans,
+    extracted: Extracted,
+    /// For documents that are JSON behind an id.
+    scanner: Scanner,
+    /// For documents that are JSON without an id.
+    without_id: Scanner,
+    last: Last,
+    /// The language of the last document's schema, if it names one.
+    language: Option<Language>,
+}
+
+/// What the last document was.
+#[derive(Debug)]
+enum Last {
+    /// JSON without an id.
+    WithoutId,
+    /// JSON behind an id, in this range of its bytes.
+    Json(Range<usize>),
+    /// JSON that was compressed.
+    InflatedJson,
+    /// Read by the plan with this number.
+    Extracted(usize),
+}
+
+impl BySchema {
+    /// For keys or values of this format. [`PathIndex`] i is where path i leads.
+    pub fn new(format: Format, is_key: bool, paths: &[&[String]], limits: JsonLimits, sources: Sources) -> Self {
+        let JsonLimits { depth_max, is_wrapped } = limits;
+        let (steps, places) = Steps::new(paths);
+        Self {
+            format,
+            is_key,
+            sources,
+            steps,
+            places,
+            depth_max,
+            plans: Plans::default(),
+            extracted: Extracted::default(),
+            scanner: Scanner::new(paths, depth_max, false),
+            without_id: Scanner::new(paths, depth_max, is_wrapped),
+            last: Last::Json(0..0),
+            language: None,
+        }
+    }
+
+    /// Checks a document as a whole, and notes what is in the wanted places. After an error, nothing is known about it.
+    pub fn read(&mut self, bytes: &[u8], headers: Headers<'_>) -> Result<(), Unread> {
+        self.language = None;
+        let framed = match framing::read(bytes, headers, self.is_key, self.sources.id_bytes) {
+            Ok(framed) => framed,
+            Err(Unframed::NoId { .. }) if self.format == Format::Auto => {
+                self.without_id.scan(bytes).map_err(Unread::Json)?;
+                self.last = Last::WithoutId;
+                return Ok(());
+            }
+            Err(unframed) => return Err(Unread::Unframed(unframed)),
+        };
+        let number = self.plan_of(&framed)?;
+        let plan = match &self.plans.known[number].plan {
+            Err(unusable) => return Err(Unread::NoSchema(unusable.clone())),
+            Ok(plan) => plan,
+        };
+        let undecodable = |error| Unread::Undecodable(framed.id, error);
+        let language = plan.language();
+        self.language = Some(language);
+        let (_, record) = framed.record(language).map_err(Unread::Unframed)?;
+        match plan {
+            Plan::Avro(_) if framed.is_json => return self.read_framed_json(bytes, &framed),
+            Plan::Json => return self.read_framed_json(bytes, &framed),
+            Plan::Avro(plan) => plan.read(record, &mut self.extracted).map_err(undecodable)?,
+            Plan::Protobuf(plan) => plan.read(record, &mut self.extracted).map_err(undecodable)?,
+        }
+        self.last = Last::Extracted(number);
+        Ok(())
+    }
+
+    /// Reads the JSON that begins at `from`.
+    fn read_json(&mut self, bytes: &[u8], from: usize) -> Result<(), Unread> {
+        let moved = |error: Malformed| Unread::Json(Malformed { at: error.at + from, ..error });
+        self.scanner.scan(&bytes[from..]).map_err(moved)?;
+        self.last = Last::Json(from..bytes.len());
+        Ok(())
+    }
+
+    /// Reads the JSON behind an id.
+    fn read_framed_json(&mut self, bytes: &[u8], framed: &Framed<'_>) -> Result<(), Unread> {
+        match &framed.payload {
+            Cow::Borrowed(json) => self.read_json(bytes, bytes.len() - json.len()),
+            Cow::Owned(inflated) => {
+                self.scanner.scan(inflated).map_err(Unread::Json)?;
+                self.extracted.clear(0);
+                self.extracted.out().extend_from_slice(inflated);
+                self.last = Last::InflatedJson;
+                Ok(())
+            }
+        }
+    }
+
+    /// What the last document has at `place`.
+    #[inline]
+    pub fn found(&self, place: PathIndex) -> Found {
+        match self.last {
+            Last::WithoutId => self.without_id.found(place),
+            Last::Json(_) | Last::InflatedJson => self.scanner.found(place),
+            Last::Extracted(_) => self.extracted.found(self.places[place.0]),
+        }
+    }
+
+    /// The JSON in which the places of the last document, which has these bytes, were found.
+    #[inline]
+    pub fn json<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
+        match &self.last {
+            Last::WithoutId => bytes,
+            Last::Json(range) => bytes.get(range.clone()).unwrap_or_default(),
+            Last::InflatedJson | Last::Extracted(_) => self.extracted.json(),
+        }
+    }
+
+    /// The scanner of the last document, if it was JSON without an id.
+    pub fn without_id(&self) -> Option<&Scanner> {
+        matches!(self.last, Last::WithoutId).then_some(&self.without_id)
+    }
+
+    /// The language of the schema that the last document names; `None` if it names none.
+    pub fn language(&self) -> Option<Language> {
+        self.language
+    }
+
+    /// What the last document's schema says of the types of its values.
+    pub fn shape(&self) -> &Shape {
+        match self.last {
+            Last::WithoutId | Last::Json(_) | Last::InflatedJson => &Shape::Plain,
+            Last::Extracted(number) => match &self.plans.known[number].plan {
+                Ok(Plan::Avro(plan)) => plan.shape(),
+                Ok(Plan::Protobuf(plan)) => plan.shape(),
+                Ok(Plan::Json) | Err(_) => &Shape::Plain,
+            },
+        }
+    }
+
+    /// The number of the plan for records like this one.
+    fn plan_of(&mut self, framed: &Framed<'_>) -> Result<usize, Unread> {
+        // Which message it is stands in the bytes only if the schema is one of Protobuf.
+        if let Some(number) = self.plans.find(framed)? {
+            return Ok(number);
+        }
+        let written = match self.sources.look_up(&framed.id) {
+            LookUp::Known(written) => written,
+            LookUp::Pending => return Err(Unread::Pending(framed.id)),
+            LookUp::Absent(sentence) => return Err(Unread::NoSchema(sentence)),
+        };
+        if let Some(wanted) = self.format.language().filter(|wanted| *wanted != written.language) {
+            let (id, is) = (framed.id, written.language.as_str());
+            return Err(Unread::NoSchema(format!("{id} is one of {is}, not of {}", wanted.as_str())));
+        }
+        let (message, _) = framed.record(written.language).map_err(Unread::Unframed)?;
+        let plan = Plan::new(&written, message, &self.steps, self.depth_max);
+        let plan = plan.map_err(|why| format!("{} cannot be used: {why}", framed.id));
+        Ok(self.plans.add(framed.id, message, plan))
+    }
+}
+
+/// What to read of the records of one schema, and what to skip.
+#[derive(Debug)]
+enum Plan {
+    Avro(avro::Plan),
+    Protobuf(protobuf::Plan),
+    Json,
+}
+
+impl Plan {
+    fn new(written: &Written, message: Option<Message<'_>>, steps: &Steps, depth_max: usize) -> Result<Self, String> {
+        Ok(match written.language {
+            Language::Avro => {
+                let references: Vec<&str> = written.references.iter().map(|(_, text)| text.as_str()).collect();
+                let schema =
+                    avro_schema::Schema::parse(&written.text, &references).map_err(|error| error.to_string())?;
+                Self::Avro(avro::Plan::new(&schema, steps, depth_max))
+            }
+            Language::Protobuf => {
+                let references: Vec<(&str, &str)> =
+                    written.references.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+                let schema = protobuf_schema::Schema::parse(&written.text, &references);
+                let schema = schema.map_err(|error| error.to_string())?;
+                let root = match message.unwrap_or(Message::First) {
+                    Message::Indexes(indexes) => schema.message(indexes.as_slice()),
+                    Message::Name(name) => schema.named(name),
+                    Message::Sorted(place) => usize::try_from(place).ok().and_then(|place| schema.sorted(place)),
+                    Message::First => schema.message(&[0]),
+                };
+                if root.is_none() {
+                    return Err("it has no such message as the record says that it is".to_owned());
+                }
+                Self::Protobuf(protobuf::Plan::new(&schema, root, steps, depth_max))
+            }
+            Language::JsonSchema => Self::Json,
+        })
+    }
+
+    fn language(&self) -> Language {
+        match self {
+            Self::Avro(_) => Language::Avro,
+            Self::Protobuf(_) => Language::Protobuf,
+            Self::Json => Language::JsonSchema,
+        }
+    }
+}
+
+/// The plans that were used last.
+#[derive(Debug, Default)]
+struct Plans {
+    known: Vec<KnownPlan>,
+    /// The hash of each that is known, by which it is found among hundreds.
+    hashes: Vec<u64>,
+    /// How many records were read.
+    taken: u64,
+    /// The one that was taken last.
+    last: usize,
+}
+
+#[derive(Debug)]
+struct KnownPlan {
+    id: Id,
+    /// Which message of the schema; `None` if it is not of Protobuf.
+    message: Option<OwnedMessage>,
+    plan: Result<Plan, String>,
+    /// When it was taken last, counted in records.
+    taken: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum OwnedMessage {
+    Indexes(Indexes),
+    Name(Box<str>),
+    Sorted(u32),
+    First,
+}
+
+impl OwnedMessage {
+    fn is(&self, message: Message<'_>) -> bool {
+        match (self, message) {
+            (Self::Indexes(own), Message::Indexes(other)) => *own == other,
+            (Self::Name(own), Message::Name(other)) => **own == *other,
+            (Self::Sorted(own), Message::Sorted(other)) => *own == other,
+            (Self::First, Message::First) => true,
+            _ => false,
+        }
+    }
+}
+
+impl From<Message<'_>> for OwnedMessage {
+    fn from(message: Message<'_>) -> Self {
+        match message {
+            Message::Indexes(indexes) => Self::Indexes(indexes),
+            Message::Name(name) => Self::Name(name.into()),
+            Message::Sorted(place) => Self::Sorted(place),
+            Message::First => Self::First,
+        }
+    }
+}
+
+impl Plans {
+    /// The number of the plan for a record.
+    fn find(&mut self, framed: &Framed<'_>) -> Result<Option<usize>, Unread> {
+        self.taken += 1;
+        let Some(any) = self.of_id(framed.id) else { return Ok(None) };
+        let Some(_) = &self.known[any].message else { return Ok(Some(self.take(any))) };
+        let (message, _) = framed.message().map_err(Unread::Unframed)?;
+        if self.known[any].message.as_ref().is_some_and(|own| own.is(message)) {
+            return Ok(Some(self.take(any)));
+        }
+        let is_own =
+            |known: &KnownPlan| known.id == framed.id && known.message.as_ref().is_some_and(|own| own.is(message));
+        Ok(self.known.iter().position(is_own).map(|number| self.take(number)))
+    }
+
+    /// A plan of this schema, if there is one: the one that was taken last, if that is of it.
+    fn of_id(&self, id: Id) -> Option<usize> {
+        // Records of one schema follow each other, mostly.
+        if self.known.get(self.last).is_some_and(|known| known.id == id) {
+            return Some(self.last);
+        }
+        let hash = hash_of(id);
+        let mut alike = self.hashes.iter().zip(&self.known);
+        alike.position(|(known_hash, known)| *known_hash == hash && known.id == id)
+    }
+
+    fn take(&mut self, number: usize) -> usize {
+        (self.last, self.known[number].taken) = (number, self.taken);
+        number
+    }
+
+    fn add(&mut self, id: Id, message: Option<Message<'_>>, plan: Result<Plan, String>) -> usize {
+        if self.known.len() >= PLANS_MAX
+            && let Some((oldest, _)) = self.known.iter().enumerate().min_by_key(|(_, known)| known.taken)
+        {
+            self.known.swap_remove(oldest);
+            self.hashes.swap_remove(oldest);
+        }
+        self.hashes.push(hash_of(id));
+        self.known.push(KnownPlan { id, message: message.map(OwnedMessage::from), plan, taken: 0 });
+        self.take(self.known.len() - 1)
+    }
+}
+
+fn hash_of(id: Id) -> u64 {
+    let mut hasher = Xxh3Default::new();
+    id.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! The fingerprint by which single-object Avro names a schema: CRC-64-AVRO of the schema's parsing canonical form, as
+//! Avro's specification describes both ("Transforming into Parsing Canonical Form", "Schema Fingerprints").
+//!
+//! The form keeps what matters for reading: types, names with their namespaces, fields in their order, symbols, sizes.
+//!
+//! **Failure**: of a text that is no schema there is no fingerprint.
+
+use serde_json::Value;
+
+/// The fingerprint of no bytes, and the polynomial.
+const EMPTY: u64 = 0xC15D_213A_A4D7_A795;
+
+const PRIMITIVES: [&str; 8] = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"];
+
+/// The fingerprint of a schema; `None` if the text is no Avro schema.
+pub fn of(schema: &str) -> Option<u64> {
+    canonical(schema).map(|form| crc64(form.as_bytes()))
+}
+
+/// CRC-64-AVRO of bytes.
+pub fn crc64(bytes: &[u8]) -> u64 {
+    let step = |print: u64| (print >> 1) ^ (EMPTY & (print & 1).wrapping_neg());
+    bytes.iter().fold(EMPTY, |print, byte| {
+        let low = (print ^ u64::from(*byte)) & 0xFF;
+        (print >> 8) ^ (0..8).fold(low, |low, _| step(low))
+    })
+}
+
+/// The parsing canonical form; `None` if the text is no Avro schema.
+pub fn canonical(schema: &str) -> Option<String> {
+    walked(schema).map(|walked| walked.form)
+}
+
+/// What is found in a schema.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// The canonical form.
+    pub form: String,
+    /// The full names of the types that it defines, the outermost first.
+    pub defined: Vec<String>,
+    /// The full names of the types that it names without defining them before that.
+    pub missing: Vec<String>,
+}
+
+/// Walks through a schema; `None` if the text is no Avro schema.
+pub fn walked(schema: &str) -> Option<Walked> {
+    let mut found = Walked::default();
+    // Its parser bounds how deep values are nested, and so this recursion.
+    found.schema(&serde_json::from_str(schema).ok()?, "")?;
+    Some(found)
+}
+
+impl Walked {
+    fn schema(&mut self, schema: &Value, namespace: &str) -> Option<()> {
+        match schema {
+            Value::String(name) if PRIMITIVES.contains(&name.as_str()) => self.quoted(name),
+            Value::String(name) => {
+                let full = full_name(name, namespace);
+                self.quoted(&full);
+                if !self.defined.contains(&full) && !self.missing.contains(&full) {
+                    self.missing.push(full);
+                }
+            }
+            Value::Array(branches) => self.list(branches, |found, branch| found.schema(branch, namespace))?,
+            Value::Object(_) => self.object(schema, namespace)?,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn object(&mut self, schema: &Value, namespace: &str) -> Option<()> {
+        let of_type = schema.get("type")?;
+        let Value::String(kind) = of_type else { return self.schema(of_type, namespace) };
+        match kind.as_str() {
+            "array" | "map" => {
+                let of = if kind == "array" { "items" } else { "values" };
+                self.form.push_str(&format!(r#"{{"type":"{kind}","{of}":"#));
+                self.schema(schema.get(of)?, namespace)?;
+                self.form.push('}');
+                Some(())
+            }
+            "record" | "error" | "enum" | "fixed" => self.named(schema, kind, namespace),
+            name => self.schema(&Value::String(name.to_owned()), namespace),
+        }
+    }
+
+    fn named(&mut self, schema: &Value, kind: &str, namespace: &str) -> Option<()> {
+        let name = schema.get("name")?.as_str()?;
+        let own = schema.get("namespace").and_then(Value::as_str).unwrap_or(namespace);
+        let full = full_name(name, own);
+        self.form.push_str(r#"{"name":"#);
+        self.quoted(&full);
+        self.form.push_str(&format!(r#","type":"{kind}","#));
+        self.defined.push(full.clone());
+        match kind {
+            "enum" => {
+                self.form.push_str(r#""symbols":"#);
+                self.list(schema.get("symbols")?.as_array()?, |found, symbol| {
+                    found.quoted(symbol.as_str()?);
+                    Some(())
+                })?;
+            }
+            "fixed" => {
+                let size = schema.get("size")?;
+                let size = size.as_u64().or_else(|| size.as_str()?.parse().ok())?;
+                self.form.push_str(&format!(r#""size":{size}"#));
+            }
+            _ => {
+                let within = full.rsplit_once('.').map_or("", |(namespace, _)| namespace);
+                self.form.push_str(r#""fields":"#);
+                self.list(schema.get("fields")?.as_array()?, |found, field| {
+                    found.form.push_str(r#"{"name":"#);
+                    found.quoted(field.get("name")?.as_str()?);
+                    found.form.push_str(r#","type":"#);
+                    found.schema(field.get("type")?, within)?;
+                    found.form.push('}');
+                    Some(())
+                })?;
+            }
+        }
+        self.form.push('}');
+        Some(())
+    }
+
+    fn list(&mut self, items: &[Value], mut write: impl FnMut(&mut Self, &Value) -> Option<()>) -> Option<()> {
+        self.form.push('[');
+        for (at, item) in items.iter().enumerate() {
+            if at > 0 {
+                self.form.push(',');
+            }
+            write(self, item)?;
+        }
+        self.form.push(']');
+        Some(())
+    }
+
+    fn quoted(&mut self, text: &str) {
+        self.form.push_str(&Value::String(text.to_owned()).to_string());
+    }
+}
+
+/// A type's name with its namespace.
+fn full_name(name: &str, namespace: &str) -> String {
+    match name.contains('.') || namespace.is_empty() {
+        true => name.trim_start_matches('.').to_owned(),
+        false => format!("{namespace}.{name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: fingerprints are those of Avro's own tests (`share/test/data/schema-tests.txt`).
+
+    use apache_avro::rabin::Rabin;
+
+    use super::*;
+
+    #[test]
+    fn fingerprints_are_those_of_avro() {
+        for (schema, print) in [
+            (r#""null""#, 7_195_948_357_588_979_594_i64),
+            (r#"{"type": "boolean"}"#, -6_970_731_678_124_411_036),
+            (r#""int""#, 8_247_732_601_305_521_295),
+            (r#"{"type": "string", "logicalType": "uuid"}"#, -8_142_146_995_180_207_161),
+        ] {
+            assert_eq!(of(schema), Some(print.cast_unsigned()), "{schema}");
+        }
+    }
+
+    #[test]
+    fn fingerprints_are_those_of_other_readers() {
+        for text in [
+            r#""bytes""#,
+            r#"["null", "string", {"type": "array", "items": {"type": "map", "values": "double"}}]"#,
+            r#"{"type":"fixed","name":"F","namespace":"a.b","size":16,"doc":"x"}"#,
+            r#"{"type":"record","name":"Node","namespace":"x.y","aliases":["Old"],"doc":"d","fields":[
+                {"name":"kind","type":{"type":"enum","name":"Kind","symbols":["A","B"],"default":"A"},"default":"B"},
+                {"name":"kind2","type":"Kind","aliases":["k"]},
+                {"name":"at","type":["null",{"type":"long"}],"default":null},
+                {"name":"left","type":["null","Node"]},{"name":"right","type":["null","x.y.Node"]}]}"#,
+        ] {
+            let reference = apache_avro::Schema::parse_str(text).unwrap();
+            let expected = u64::from_le_bytes(reference.fingerprint::<Rabin>().bytes.try_into().unwrap());
+            assert_eq!(of(text).unwrap(), expected, "{}", reference.canonical_form());
+        }
+        // The crate leaves the braces around a type that has a logical type, and a field's order; the specification does
+        // not.
+        let ordered = r#"{"type":"record","name":"R","fields":[{"name":"f","type":"int","order":"ignore"}]}"#;
+        assert_eq!(
+            of(ordered).unwrap(),
+            of(r#"{"type":"record","name":"R","fields":[{"name":"f","type":"int"}]}"#).unwrap()
+        );
+        let logical = r#"{"type":"bytes","logicalType":"decimal","precision":4,"scale":2,"connect.name":"x"}"#;
+        assert_eq!(of(logical).unwrap(), of(r#""bytes""#).unwrap());
+    }
+
+    #[test]
+    fn form_keeps_what_matters_in_its_order() {
+        let schema = r#"{"doc": "d", "type": "record", "namespace": "a.b", "name": "R", "aliases": ["Q"], "fields": [
+            {"type": {"type": "enum", "symbols": ["x", "y"], "name": "E"}, "name": "e", "default": "x"},
+            {"name": "again", "type": ["null", "E", "c.F", "R"]},
+            {"name": "m", "type": {"values": {"items": "long", "type": "array"}, "type": "map"}},
+            {"name": "f", "type": {"size": 16, "namespace": "", "name": "G", "type": "fixed"}}]}"#;
+        let found = walked(schema).unwrap();
+        assert_eq!(
+            found.form,
+            r#"{"name":"a.b.R","type":"record","fields":[{"name":"e","type":{"name":"a.b.E","type":"enum","symbols":["x","y"]}},{"name":"again","type":["null","a.b.E","c.F","a.b.R"]},{"name":"m","type":{"type":"map","values":{"type":"array","items":"long"}}},{"name":"f","type":{"name":"G","type":"fixed","size":16}}]}"#
+        );
+        assert_eq!(
+            (found.defined, found.missing),
+            (["a.b.R", "a.b.E", "G"].map(str::to_owned).to_vec(), vec!["c.F".to_owned()])
+        );
+    }
+
+    #[test]
+    fn other_texts_have_no_fingerprint() {
+        let deep = format!("{}\"int\"{}", "[".repeat(10_000), "]".repeat(10_000));
+        for text in ["", "int", "5", "{}", r#"{"type":"record","name":"R"}"#, r#"{"type":"enum","name":"E"}"#, &deep] {
+            assert_eq!(of(text), None);
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Goal: each form is read as its serializer writes it, and no bytes end a thread.
+
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use proptest::prelude::*;
+
+use super::*;
+use crate::record::HeaderBuf;
+
+const UUID: [u8; 16] = *b"\x89\x79\x17\x62\x23\x36\x18\x6f\x96\x74\x29\x9b\x90\xa8\xe2\xe1";
+
+fn bytes(parts: &[&[u8]]) -> Vec<u8> {
+    parts.concat()
+}
+
+fn headers(named: &[(&str, &[u8])]) -> HeaderBuf {
+    let mut headers = HeaderBuf::default();
+    named.iter().for_each(|(name, value)| headers.push(name.as_bytes(), Some(value)));
+    headers
+}
+
+/// The id and the payload of bytes without headers.
+fn plain(bytes: &[u8]) -> Result<(Id, Vec<u8>), Unframed> {
+    read(bytes, Headers::default(), false, IdBytes::Four).map(|framed| (framed.id, framed.payload.into_owned()))
+}
+
+/// Which message bytes behind schema 5 are, and what follows.
+fn message(behind: &[u8]) -> (String, Vec<u8>) {
+    let all = bytes(&[b"\0\0\0\0\x05", behind]);
+    let framed = read(&all, Headers::default(), false, IdBytes::Four).unwrap();
+    let (message, rest) = framed.message().unwrap();
+    (shown_message(message), rest.to_vec())
+}
+
+fn shown_message(message: Message<'_>) -> String {
+    match message {
+        Message::Indexes(indexes) => format!("{:?}", indexes.as_slice()),
+        Message::Name(name) => name.to_owned(),
+        Message::Sorted(place) => format!("sorted {place}"),
+        Message::First => "first".to_owned(),
+    }
+}
+
+#[test]
+fn confluent_number_and_guid_are_at_the_beginning() {
+    assert_eq!(plain(b"\0\0\0\x01\x02rest"), Ok((Id::Number(258), b"rest".to_vec())));
+    assert_eq!(plain(&bytes(&[b"\x01", &UUID, b"rest"])), Ok((Id::Guid(UUID), b"rest".to_vec())));
+    assert_eq!(plain(b"\0\0\0\0\x05"), Ok((Id::Number(5), vec![])));
+}
+
+#[test]
+fn number_of_eight_bytes_is_read_where_the_setting_says_so() {
+    let framed = read(b"\0\0\0\0\0\0\0\x01\x02rest", Headers::default(), true, IdBytes::Eight).unwrap();
+    assert_eq!((framed.id, framed.payload.as_ref()), (Id::Long(258), &b"rest"[..]));
+}
+
+#[test]
+fn headers_count_before_the_bytes_and_only_those_of_the_part() {
+    let named = headers(&[
+        ("other", b"x"),
+        ("__key_schema_id", b"\0\0\0\0\x07"),
+        ("__value_schema_id", &bytes(&[b"\x01", &UUID])),
+    ]);
+    let of = |is_key| read(b"\0\0\0\0\x05", named.as_headers(), is_key, IdBytes::Four).unwrap();
+    assert_eq!((of(true).id, of(false).id), (Id::Number(7), Id::Guid(UUID)));
+    assert_eq!(of(false).payload.as_ref(), b"\0\0\0\0\x05");
+}
+
+#[test]
+fn apicurio_headers_hold_global_and_content_ids() {
+    let long = 300_u64.to_be_bytes();
+    for (name, is_key, id) in [
+        ("apicurio.value.globalId", false, Id::Global(300)),
+        ("apicurio.value.contentId", false, Id::Content(300)),
+        ("apicurio.key.globalId", true, Id::Global(300)),
+        ("apicurio.key.contentId", true, Id::Content(300)),
+    ] {
+        let named = headers(&[(name, &long)]);
+        let framed = read(b"{}", named.as_headers(), is_key, IdBytes::Four).unwrap();
+        assert_eq!((framed.id, framed.payload.as_ref(), framed.is_json), (id, &b"{}"[..], false), "{name}");
+        assert!(matches!(read(b"{}", named.as_headers(), !is_key, IdBytes::Four), Err(Unframed::NoId { .. })));
+    }
+    let json = headers(&[("apicurio.value.globalId", &long), ("apicurio.value.encoding", b"JSON")]);
+    assert!(read(b"{}", json.as_headers(), false, IdBytes::Four).unwrap().is_json);
+}
+
+#[test]
+fn header_without_an_id_is_an_error_that_names_it() {
+    for (name, value) in [
+        ("apicurio.value.globalId", &b"300"[..]),
+        ("__value_schema_id", b""),
+        ("__value_schema_id", b"\x02\0\0\0\x05"),
+        ("__value_schema_id", b"\0\0\0\x05"),
+        ("__value_schema_id", b"\x01\0\0\0\x05"),
+        ("apicurio.value.contentHash", b"aff3"),
+    ] {
+        let error = read(b"{}", headers(&[(name, value)]).as_headers(), false, IdBytes::Four).unwrap_err();
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    let beside = headers(&[("apicurio.value.artifactId", b"payments")]);
+    assert!(read(b"\0\0\0\0\x05", beside.as_headers(), false, IdBytes::Four).is_ok(), "the bytes have the id");
+}
+
+#[test]
+fn glue_is_read_plain_and_compressed() {
+    assert_eq!(plain(&bytes(&[b"\x03\0", &UUID, b"rest"])), Ok((Id::Glue(UUID), b"rest".to_vec())));
+    let mut zlib = ZlibEncoder::new(Vec::new(), Compression::best());
+    zlib.write_all(&[7; 100_000]).unwrap();
+    let compressed = bytes(&[b"\x03\x05", &UUID, &zlib.finish().unwrap()]);
+    assert_eq!(plain(&compressed), Ok((Id::Glue(UUID), vec![7; 100_000])));
+    assert_eq!(
+        plain(&compressed[..compressed.len() - 20]),
+        Err(Unframed::Inflated("it is damaged")),
+        "half of it is nothing"
+    );
+    assert_eq!(plain(&bytes(&[b"\x03\x06", &UUID])), Err(Unframed::Compression(6)));
+}
+
+#[test]
+fn what_inflates_beyond_the_bound_is_refused() {
+    let mut zlib = ZlibEncoder::new(Vec::new(), Compression::best());
+    (0..=INFLATED_BYTES_MAX >> 20).for_each(|_| zlib.write_all(&vec![0; 1 << 20]).unwrap());
+    let bomb = bytes(&[b"\x03\x05", &UUID, &zlib.finish().unwrap()]);
+    assert_eq!(plain(&bomb), Err(Unframed::Inflated("it is larger than 20 MiB")));
+}
+
+#[test]
+fn single_object_avro_has_a_fingerprint() {
+    assert_eq!(
+        plain(b"\xC3\x01\x01\x02\0\0\0\0\0\0rest"),
+        Ok((Id::Fingerprint(0x0201), b"rest".to_vec())),
+        "little-endian"
+    );
+}
+
+#[test]
+fn bytes_that_end_too_early_say_how_many_are_missing() {
+    for (cut, said) in [
+        (&b"\0"[..], "takes 5 bytes, there are 1"),
+        (b"\0\0\0\0", "takes 5 bytes, there are 4"),
+        (b"\x01\0\0", "takes 17 bytes, there are 3"),
+        (b"\x03", "takes 18 bytes, there are 1"),
+        (b"\xC3\x01\0", "takes 10 bytes, there are 3"),
+    ] {
+        let error = plain(cut).unwrap_err().to_string();
+        assert!(error.ends_with(said), "{error}");
+    }
+}
+
+#[test]
+fn other_bytes_have_no_id() {
+    for other in [&b""[..], b"{\"id\":1}", b"  {}", b"[1]", b"\"text\"", b"12", b"\xC3\x02", b"\x02\0\0\0\x05"] {
+        assert!(matches!(plain(other), Err(Unframed::NoId { .. })), "{other:?}");
+    }
+    assert_eq!(
+        plain(b"{}").unwrap_err().to_string(),
+        "no schema id: the bytes begin with 7B 7D, and no header names a schema"
+    );
+}
+
+#[test]
+fn confluent_indexes_follow_the_id() {
+    assert_eq!(message(b"\0rest"), ("[0]".to_owned(), b"rest".to_vec()));
+    assert_eq!(message(b"\x02\0rest"), ("[0]".to_owned(), b"rest".to_vec()));
+    assert_eq!(message(b"\x04\x02\x80\x01rest"), ("[1, 64]".to_owned(), b"rest".to_vec()));
+}
+
+#[test]
+fn confluent_indexes_are_in_the_header_where_the_id_is() {
+    let named = headers(&[("__value_schema_id", &bytes(&[b"\x01", &UUID, b"\x04\x02\x04"]))]);
+    let framed = read(b"rest", named.as_headers(), false, IdBytes::Four).unwrap();
+    let (message, rest) = framed.message().unwrap();
+    assert_eq!((shown_message(message).as_str(), rest), ("[1, 2]", &b"rest"[..]));
+    for unusable in [&b""[..], b"\0\0", b"\x04\x02", b"\x01"] {
+        let named = headers(&[("__value_schema_id", &bytes(&[b"\x01", &UUID, unusable]))]);
+        let framed = read(b"rest", named.as_headers(), false, IdBytes::Four).unwrap();
+        assert!(matches!(framed.message(), Err(Unframed::Message { .. })), "{unusable:?}");
+    }
+}
+
+#[test]
+fn apicurio_names_the_message_before_it_or_in_a_header() {
+    let payment = b"\x09\x0A\x07Payment";
+    assert_eq!(message(&bytes(&[payment, b"rest"])), ("Payment".to_owned(), b"rest".to_vec()));
+    let named = headers(&[("apicurio.value.globalId", &[0; 8]), ("apicurio.protobuf.type", b"Payment")]);
+    for value in [&b"rest"[..], &bytes(&[payment, b"rest"])] {
+        let framed = read(value, named.as_headers(), false, IdBytes::Four).unwrap();
+        assert_eq!(framed.message(), Ok((Message::Name("Payment"), &b"rest"[..])));
+    }
+    let long = bytes(&[b"\0\0\0\0\0\0\0\0\x05", payment, b"rest"]);
+    let framed = read(&long, Headers::default(), false, IdBytes::Eight).unwrap();
+    assert_eq!(framed.message(), Ok((Message::Name("Payment"), &b"rest"[..])));
+}
+
+#[test]
+fn record_without_any_hint_is_the_first_message() {
+    // Field 1, a text: as indexes, the second one would be negative.
+    let text = b"\x0A\x05hello";
+    assert_eq!(message(text), ("first".to_owned(), text.to_vec()));
+    let named = headers(&[("apicurio.value.contentId", &[0; 8])]);
+    let framed = read(text, named.as_headers(), false, IdBytes::Four).unwrap();
+    assert_eq!(framed.message(), Ok((Message::First, &text[..])));
+    // Field 1, a number: that may be indexes, and only the schema can tell.
+    let number = b"\0\0\0\0\x05\x08\x02\x10\x04\x18\x06";
+    let framed = read(number, Headers::default(), false, IdBytes::Four).unwrap();
+    assert_eq!(shown_message(framed.message().unwrap().0), "[1, 8, 2, 12]");
+    assert_eq!(framed.bare(), Some(&number[5..]));
+}
+
+#[test]
+fn glue_has_the_place_of_the_message_among_the_sorted_names() {
+    let all = bytes(&[b"\x03\0", &UUID, b"\x81\x01rest"]);
+    let framed = read(&all, Headers::default(), false, IdBytes::Four).unwrap();
+    assert_eq!(framed.message(), Ok((Message::Sorted(129), &b"rest"[..])));
+    let all = bytes(&[b"\x03\0", &UUID, b"\xFF\xFF\xFF\xFF\xFF\xFF"]);
+    let framed = read(&all, Headers::default(), false, IdBytes::Four).unwrap();
+    assert!(framed.message().unwrap_err().to_string().contains("more than 32 bits"));
+}
+
+#[test]
+fn hostile_indexes_of_a_guid_are_errors() {
+    for (hostile, said) in [
+        (&b""[..], "at byte 0 behind the schema id: the bytes end there"),
+        (b"\x01", "at byte 0 behind the schema id: no message is nested so deep"),
+        (b"\x80\x89\x0F", "at byte 0 behind the schema id: no message is nested so deep"),
+        (b"\x04\x02", "at byte 2 behind the schema id: the bytes end there"),
+        (b"\x02\x01", "at byte 1 behind the schema id: an index is negative"),
+        (b"\x02\xFF\xFF\xFF\xFF\xFF\xFF\xFF", "at byte 1 behind the schema id: a number takes more than 32 bits"),
+        (b"\x02\xFF\xFF\xFF\xFF\x1F", "at byte 1 behind the schema id: a number takes more than 32 bits"),
+    ] {
+        let all = bytes(&[b"\x01", &UUID, hostile]);
+        let framed = read(&all, Headers::default(), false, IdBytes::Four).unwrap();
+        let error = framed.message().unwrap_err().to_string();
+        assert!(error.ends_with(said), "{hostile:?}: {error}");
+    }
+}
+
+#[test]
+fn only_protobuf_has_messages() {
+    let framed = read(b"\0\0\0\0\x05\0rest", Headers::default(), false, IdBytes::Four).unwrap();
+    assert_eq!(framed.record(Language::Avro), Ok((None, &b"\0rest"[..])));
+    assert_eq!(framed.record(Language::JsonSchema), Ok((None, &b"\0rest"[..])));
+    let (message, rest) = framed.record(Language::Protobuf).unwrap();
+    assert_eq!((message, rest), (Some(Message::Indexes(Indexes::FIRST)), &b"rest"[..]));
+}
+
+/// Bytes that begin as one of the forms does, or as nothing.
+fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
+    let begins = prop_oneof![
+        Just(vec![]),
+        Just(vec![0]),
+        Just(vec![0, 0, 0, 0, 5]),
+        Just(vec![1]),
+        Just(bytes(&[b"\x01", &UUID])),
+        Just(vec![3, 0]),
+        Just(bytes(&[b"\x03\x05", &UUID, b"\x78\x9C"])),
+        Just(vec![0xC3, 0x01]),
+    ];
+    (begins, proptest::collection::vec(any::<u8>(), 0..64)).prop_map(|(begin, rest)| [begin, rest].concat())
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_end_the_thread(
+        value in any_bytes(),
+        header in any_bytes(),
+        name in prop::sample::select(vec!["__value_schema_id", "apicurio.value.globalId", "apicurio.value.contentId",
+            "apicurio.protobuf.type", "apicurio.value.artifactId", "other"]),
+        encoded in proptest::collection::vec(any::<u8>(), 0..32),
+        is_eight in any::<bool>(),
+    ) {
+        let id_bytes = if is_eight { IdBytes::Eight } else { IdBytes::Four };
+        let named = headers(&[(name, &header)]);
+        for headers in [named.as_headers(), Headers::from_bytes(&encoded), Headers::default()] {
+            if let Ok(framed) = read(&value, headers, false, id_bytes) {
+                let message = framed.message();
+                if let Ok((Message::Indexes(indexes), rest)) = message {
+                    prop_assert!(!indexes.as_slice().is_empty() && indexes.as_slice().iter().all(|index| *index >= 0));
+                    prop_assert!(rest.len() <= framed.payload.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read(number in any::<u32>(), path in proptest::collection::vec(0..100_000_i32, 1..=DEPTH_MAX)) {
+        let mut all = vec![0];
+        all.extend(number.to_be_bytes());
+        let count = i32::try_from(path.len()).unwrap();
+        for value in std::iter::once(count).chain(path.iter().copied()) {
+            let mut left = value.cast_unsigned() << 1;
+            while left >= 0x80 {
+                all.push(u8::try_from(left & 0x7F).unwrap() | 0x80);
+                left >>= 7;
+            }
+            all.push(u8::try_from(left).unwrap());
+        }
+        let framed = read(&all, Headers::default(), false, IdBytes::Four).unwrap();
+        prop_assert_eq!(framed.id, Id::Number(number));
+        let (message, rest) = framed.message().unwrap();
+        // A path that spells a name is taken for one: none does at random.
+        let Message::Indexes(indexes) = message else { return Err(TestCaseError::fail(shown_message(message))) };
+        prop_assert_eq!((indexes.as_slice(), rest), (path.as_slice(), &b""[..]));
+    }
+}

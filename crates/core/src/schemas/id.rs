@@ -1,0 +1,128 @@
+//! The ids of schemas, as records carry them.
+
+use std::fmt;
+
+/// What a record names its schema by. Which of them a record carries is for its serializer to decide: see
+/// [`super::framing`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Id {
+    /// A number of four bytes: Confluent's serializers, and Apicurio's since 3.
+    Number(u32),
+    /// A number of eight bytes: Apicurio's serializers before 3.
+    Long(u64),
+    /// A GUID of Confluent's registry, the same in all of its clusters.
+    Guid([u8; 16]),
+    /// Apicurio's id of one version of an artifact.
+    Global(u64),
+    /// Apicurio's id of a content, which several versions may share.
+    Content(u64),
+    /// AWS Glue's id of a schema version.
+    Glue([u8; 16]),
+    /// The fingerprint (CRC-64-AVRO) of an Avro schema: see [`super::fingerprint`].
+    Fingerprint(u64),
+}
+
+impl Id {
+    /// Its number, if that is what it is, whichever registry counts.
+    pub fn number(self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(number.into()),
+            Self::Long(number) | Self::Global(number) | Self::Content(number) => Some(number),
+            Self::Guid(_) | Self::Glue(_) | Self::Fingerprint(_) => None,
+        }
+    }
+
+    /// Its UUID, if that is what it is.
+    pub fn uuid(self) -> Option<[u8; 16]> {
+        match self {
+            Self::Guid(uuid) | Self::Glue(uuid) => Some(uuid),
+            _ => None,
+        }
+    }
+}
+
+/// As messages name it: `schema 5`, `the schema with GUID …`.
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "schema {number}"),
+            Self::Long(number) => write!(f, "schema {number} (of eight bytes)"),
+            Self::Guid(uuid) => write!(f, "the schema with the GUID {}", hyphenated(*uuid)),
+            Self::Global(number) => write!(f, "the schema with the global id {number}"),
+            Self::Content(number) => write!(f, "the schema with the content id {number}"),
+            Self::Glue(uuid) => write!(f, "AWS Glue's schema version {}", hyphenated(*uuid)),
+            Self::Fingerprint(print) => write!(f, "the Avro schema with the fingerprint {print:016x}"),
+        }
+    }
+}
+
+/// A UUID as text, in lower case.
+pub fn hyphenated(uuid: [u8; 16]) -> String {
+    let mut text = String::with_capacity(36);
+    for (at, byte) in uuid.into_iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+/// The UUID that a text is, with hyphens or without; `None` for any other text.
+pub fn uuid_of(text: &str) -> Option<[u8; 16]> {
+    let digits: Vec<u8> = match text.len() {
+        32 => text.bytes().collect(),
+        36 if [8, 13, 18, 23].iter().all(|&at| text.as_bytes()[at] == b'-') => {
+            text.bytes().filter(|byte| *byte != b'-').collect()
+        }
+        _ => return None,
+    };
+    if digits.len() != 32 {
+        return None;
+    }
+    let mut uuid = [0; 16];
+    for (byte, pair) in uuid.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |at: usize| char::from(pair[at]).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        *byte = digit(0)? << 4 | digit(1)?;
+    }
+    Some(uuid)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: an id reads as people write it, and back.
+
+    use super::*;
+
+    #[test]
+    fn uuid_is_read_with_and_without_hyphens() {
+        let text = "89791762-2336-186f-9674-299b90a8e2e1";
+        let uuid = uuid_of(text).unwrap();
+        assert_eq!(uuid[..3], [0x89, 0x79, 0x17]);
+        assert_eq!(uuid_of(&text.replace('-', "").to_uppercase()), Some(uuid));
+        assert_eq!(hyphenated(uuid), text);
+    }
+
+    #[test]
+    fn other_texts_are_no_uuid() {
+        for text in [
+            "",
+            "5",
+            "89791762-2336-186f-9674-299b90a8e2e",
+            "89791762-2336-186f-9674-299b90a8e2eg",
+            "-9791762-2336-186f-9674-299b90a8e2e1",
+            "ääääääääääääääää",
+            "897917622336186f9674299b90a8e2e1--",
+        ] {
+            assert_eq!(uuid_of(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn each_id_says_what_it_is() {
+        let uuid = uuid_of("89791762-2336-186f-9674-299b90a8e2e1").unwrap();
+        assert_eq!(Id::Number(5).to_string(), "schema 5");
+        assert_eq!(Id::Guid(uuid).to_string(), "the schema with the GUID 89791762-2336-186f-9674-299b90a8e2e1");
+        assert_eq!(Id::Fingerprint(255).to_string(), "the Avro schema with the fingerprint 00000000000000ff");
+    }
+}

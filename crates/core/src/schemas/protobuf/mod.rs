@@ -1,0 +1,110 @@
+//! Protobuf schemas: .proto texts, or descriptors in base64, as an owned graph of messages.
+//!
+//! [`Schema::parse`] reads proto2, proto3 and editions. What a field needs to be read is resolved once: its number, its
+//! type, whether it is repeated or a map, whether an absent one can be told from its default, its oneof.
+//!
+//! - Messages are found by name across files, whether an import is public or not. An import that nobody has is an error
+//!   only if a type from it is used: options of linters and gateways are imported without being needed.
+//! - The files that registries leave out (`known`) are built in; a reference of the same name takes precedence.
+//! - Extensions are unknown fields. So are fields of the wire whose type does not fit.
+//! - Whether an enum is closed makes no difference: a number that it does not know stays a number.
+//! - **Indexes of messages** ([`Schema::message`]) do not count the entries of maps, as Confluent's serializer in Java.
+//!
+//! **Failure.** A text that is no schema gives a [`SchemaError`] with the line and the column. Work and memory are
+//! linear in the texts: declarations are nested `NESTED_MAX` deep at most.
+
+use std::sync::Arc;
+
+mod descriptor;
+mod file;
+mod graph;
+mod known;
+mod lex;
+mod parser;
+mod resolve;
+mod text;
+pub mod wire;
+
+use super::SchemaError;
+
+pub use graph::{Constant, Enum, Field, Graph, Inside, Known, Many, Message, Place, Scalar, Type};
+
+/// A schema: cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    graph: Arc<Graph>,
+}
+
+impl Schema {
+    /// Reads a schema: a .proto text, or base64 of a serialized `FileDescriptorProto`; references are such texts with
+    /// the names by which they are imported.
+    ///
+    /// # Errors
+    /// It is no schema, or a type that it uses is declared nowhere.
+    pub fn parse(text: &str, references: &[(&str, &str)]) -> Result<Self, SchemaError> {
+        resolve::resolve(text, references).map(|graph| Self { graph: Arc::new(graph) })
+    }
+
+    /// Its messages.
+    pub fn graph(&self) -> &Arc<Graph> {
+        &self.graph
+    }
+
+    /// The number of the message with these indexes: of a message of the file, of one that is declared in it, and so
+    /// on.
+    pub fn message(&self, indexes: &[i32]) -> Option<usize> {
+        let (last, outer) = indexes.split_last()?;
+        let mut list = &self.graph.roots;
+        for index in outer {
+            list = &self.graph.messages[*list.get(usize::try_from(*index).ok()?)?].nested;
+        }
+        list.get(usize::try_from(*last).ok()?).copied()
+    }
+
+    /// The number of the message with this name, within the package or with it.
+    pub fn named(&self, name: &str) -> Option<usize> {
+        let parts: Vec<&str> = name.split('.').collect();
+        (0..parts.len()).find_map(|from| {
+            let mut list = &self.graph.roots;
+            let mut found = None;
+            for part in &parts[from..] {
+                let number = list.iter().copied().find(|number| *self.graph.messages[*number].name == **part)?;
+                (found, list) = (Some(number), &self.graph.messages[number].nested);
+            }
+            found
+        })
+    }
+
+    /// The number of the message at this place among the names of all messages of the file, sorted.
+    pub fn sorted(&self, place: usize) -> Option<usize> {
+        let below = |of: &str, list: &[usize]| -> Vec<(String, usize)> {
+            let name = |number: &usize| format!("{of}{}", self.graph.messages[*number].name);
+            list.iter().map(|number| (name(number), *number)).collect()
+        };
+        let (mut open, mut all) = (below("", &self.graph.roots), Vec::new());
+        while let Some((name, number)) = open.pop() {
+            open.extend(below(&format!("{name}."), &self.graph.messages[number].nested));
+            all.push((name, number));
+        }
+        all.sort_unstable();
+        all.get(place).map(|(_, number)| *number)
+    }
+
+    /// Whether these steps, from the message with these indexes, can lead to something.
+    pub fn has(&self, message: &[i32], steps: &[String]) -> bool {
+        let graph = &self.graph;
+        let Some(message) = self.message(message) else { return false };
+        let mut at = Place { of: Type::Message(message), many: Many::One };
+        for step in steps {
+            match graph.step(at, step) {
+                Some(Inside::Place(inner)) => at = inner,
+                Some(Inside::Anything) => return true,
+                None => return false,
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;
