@@ -13,7 +13,8 @@
 //! - `path`: whether records are read and written by librdkafka or on the wire
 //! - `wire`: ratchet's own implementation of Kafka's protocol; `client`: the clients of lanes on it
 //! - `member` (with its `slots`, `seek`, `metadata` and `leaving`), `producer` (with its `send` and `threads`),
-//!   `reader`: the traits of the same names; `append`: a record outside of any transaction
+//!   `reader`: the traits of the same names; `append`: records outside of any transaction; `scan`: reading outside of any
+//!   group
 //! - `settle` (with its `pool` and `probe`): a takeover's queries; `admin`: queries about topics; `fences`: ends dead
 //!   owners' transactions
 //!
@@ -68,6 +69,7 @@ mod properties;
 mod reader;
 mod renewal;
 mod rights;
+mod scan;
 mod seek;
 mod send;
 mod settle;
@@ -80,6 +82,7 @@ mod unsupported;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod wire;
 
+pub use append::Appender;
 pub use member::Member;
 pub use metadata::Metadata;
 pub use misnamed::explained;
@@ -87,6 +90,7 @@ pub use native::takes;
 pub use oauth::{AccessTokens, NoAccess, TokenClient};
 pub use path::{Batch, DataPath, Producer, Reader};
 pub use properties::OWNED;
+pub use scan::{Isolation, Scan, Scanner, Span};
 pub use settle::Settling;
 
 /// A Kafka cluster. See [`Cluster`].
@@ -160,6 +164,17 @@ impl Kafka {
         let judgement = OnceLock::new();
         let inner = Inner { member, reader, producer, clients, epochs, fences, path, wire, query_settings, judgement };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// A client that reads outside of any group, by librdkafka.
+    pub fn scanner(&self, isolation: Isolation) -> Result<Scanner, Error> {
+        Scanner::open(&self.inner.reader, isolation)
+    }
+
+    /// A producer that writes many records to this topic, outside of any transaction, by librdkafka. `batch_bytes_max`: the
+    /// largest batch that the topic takes, if that is known.
+    pub fn appender(&self, topic: &str, batch_bytes_max: Option<i64>) -> Result<Appender, Error> {
+        Appender::open(&Appender::properties(&self.inner.producer, batch_bytes_max), topic)
     }
 
     fn open_reader(

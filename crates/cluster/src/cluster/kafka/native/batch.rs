@@ -196,6 +196,16 @@ impl Batch {
     }
 }
 
+impl Batch {
+    /// Whether the broker has set the timestamp of the record at `index`, when it appended the record.
+    pub fn is_stamped(&self, index: usize) -> bool {
+        let mut kind = rd::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+        // SAFETY: the message is owned and lives until the batch is cleared, which needs `&mut`.
+        unsafe { rd::rd_kafka_message_timestamp(self.messages[index], &mut kind) };
+        kind == rd::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME
+    }
+}
+
 /// librdkafka's list of headers.
 struct HeaderList(NonNull<rd::rd_kafka_headers_t>);
 

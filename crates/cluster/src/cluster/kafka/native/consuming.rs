@@ -137,6 +137,13 @@ impl Client {
         Failure::of(unsafe { rd::rd_kafka_position(self.raw(), partitions.raw()) })
     }
 
+    /// Replaces the times in the list, in milliseconds since the epoch, by the offsets of the first records from then on;
+    /// negative if there is none. An error with one is stored in its element.
+    pub fn offsets_at(&self, times: &List, wait: Duration) -> Option<Failure> {
+        // SAFETY: client and list are alive for the call.
+        Failure::of(unsafe { rd::rd_kafka_offsets_for_times(self.raw(), times.raw(), c_millis(wait)) })
+    }
+
     /// Moves the list's partitions to its offsets, and waits for that; an error with one is stored in its element.
     pub fn seek(&self, partitions: &List, wait: Duration) -> Option<Failure> {
         // SAFETY: client and list are alive for the call; the error is owned.
