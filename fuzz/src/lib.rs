@@ -3,7 +3,7 @@
 
 #![allow(missing_docs, dead_code, reason = "the rooms are documented, and used as a whole, in their own crate")]
 
-pub use ratchet_core::{dedup, encodings, format, record, sabotage, schemas, words, yaml};
+pub use ratchet_core::{capture, dedup, encodings, format, record, sabotage, schemas, words, yaml};
 
 #[path = "../../crates/cluster/src/cluster/kafka/unpack/frames.rs"]
 pub mod frames;

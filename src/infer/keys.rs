@@ -86,10 +86,10 @@ pub fn propose_bytes(body: &mut Draft, sample: &Sample) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::Captured;
+    use crate::capture::{Captured, Form};
 
     fn needed(keys: &[&str]) -> Option<NoJson> {
-        let mut sample = Sample { kcat: true, ..Sample::default() };
+        let mut sample = Sample { form: Form::Kcat, ..Sample::default() };
         for key in keys {
             let (key, value) = (Some(key.as_bytes().to_vec()), Some(b"{}".to_vec()));
             sample.add(Captured { key, value, ..Captured::default() });

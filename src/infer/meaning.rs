@@ -124,7 +124,7 @@ fn by_preset(meaning: &mut Meaning, sample: &Sample, preset: &str, shape: (&Shap
         None => meaning.body.unsure.push(format!(
             "the preset identifies rows by their keys, which {}, and no column of the rows looks like an id: replaying \
              this capture says little",
-            if sample.kcat { "most records lack" } else { "were not captured" }
+            if sample.form.is_whole() { "most records lack" } else { "were not captured" }
         )),
     }
 }

@@ -8,7 +8,7 @@ use super::meaning::meaning;
 use super::needed::Needed;
 use super::sample::Sample;
 use super::ties::{Ties, listed};
-use crate::capture::Nearly;
+use crate::capture::{Form, Nearly};
 use crate::words::{agreeing, counted};
 
 /// Fewer records are too few to show much.
@@ -53,7 +53,7 @@ pub fn propose(sample: &Sample, wanted: &Wanted, needed: Needed, ties: &Ties) ->
     let mut draft = Draft::default();
     let count = counted(sample.records.len(), "record");
     let cut = if sample.is_cut { ", the first of the capture" } else { "" };
-    let envelope = if sample.kcat { "--envelope kcat " } else { "" };
+    let envelope = if sample.form == Form::Kcat { "--envelope kcat " } else { "" };
     draft.comment(&format!(
         "Proposed by `ratchet infer` from {count}{cut}. Read the reasons, change what you know better, then \
          see what it does: `ratchet replay THIS_FILE CAPTURE {envelope}--summary > survivors`."
@@ -170,7 +170,7 @@ impl Draft {
         if let Some((place, nearly)) = &sample.nearly {
             self.unsure.push(format!("{place} {nearly}, and was taken for a value: {}", Nearly::HELP));
         }
-        if !sample.kcat {
+        if !sample.form.is_whole() {
             self.unsure.push(
                 "the lines are values only, without keys, headers, partitions and timestamps; \
                  capture them with `kcat -C -e -J`"
@@ -194,7 +194,7 @@ impl Draft {
                     named.join(", ")
                 ));
             }
-            None if sample.is_cut && sample.kcat => {
+            None if sample.is_cut && sample.form.is_whole() => {
                 self.unsure.push("which topics lie beyond the records that were looked at is not known".to_owned());
             }
             _ => {}

@@ -30,7 +30,7 @@ const NO_NAMES: &str = "These events do not name their primary key, by which the
 
 /// The substitute; `None` if no column looks like a key.
 pub fn stand_in(shape: &Shape, sample: &Sample) -> Option<StandIn> {
-    let no_keys = if sample.kcat { NULL_KEYS } else { NO_KEYS };
+    let no_keys = if sample.form.is_whole() { NULL_KEYS } else { NO_KEYS };
     let names_columns = |value: &Value| value.get("primary_key_columns").is_some_and(Value::is_array);
     if *shape == Shape::Maxwell && sample.values().all(|(_, value)| names_columns(value)) {
         let rows = "[value.database, value.table, {rows: value.data, named: value.primary_key_columns}]";

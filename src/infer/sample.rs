@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::by_schema::BySchema;
 use super::shape::Shape;
-use crate::capture::{self, Captured, Lines, Nearly, guesses, looks_like_kcat, topic_of_kcat, unwrap};
+use crate::capture::{self, Captured, Form, Lines, Nearly, guesses, looks_like_kcat, topic_of_envelope, unwrap};
 use crate::dedup::Format;
 use crate::schemas::Sources;
 
@@ -42,8 +42,8 @@ impl Observed {
 pub struct Sample {
     /// The records.
     pub records: Vec<Observed>,
-    /// Whether the lines are what `kcat -J` prints.
-    pub kcat: bool,
+    /// The form of the lines.
+    pub form: Form,
     /// Values that are not JSON.
     pub malformed: usize,
     /// Null values.
@@ -100,21 +100,23 @@ impl Sample {
             let Some(place) = lines.next(&mut line)? else { return Ok(sample) };
             if sample.records.len() >= records_max || bytes_read >= BYTES_MAX {
                 sample.is_cut = true;
-                if has_an_end && sample.kcat {
+                if has_an_end && sample.form.is_whole() {
                     sample.beyond = Some(sample.topics_beyond(line, lines));
                 }
                 return Ok(sample);
             }
             bytes_read += line.len() as u64;
             if sample.records.is_empty() {
-                sample.kcat = looks_like_kcat(&line);
+                sample.form = match Form::of(&line) {
+                    Form::Values if looks_like_kcat(&line) => Form::Kcat,
+                    form => form,
+                };
             }
             let mut captured = Captured::default();
             let mut number = None;
-            if sample.kcat {
-                captured.read_kcat(&line).map_err(|error| capture::Error::not_kcat(place, &error))?;
-            } else {
-                captured.read_value(&line);
+            let form = sample.form;
+            captured.read(form, &line).map_err(|error| capture::Error::not_of(form, place, &error))?;
+            if !form.is_whole() {
                 captured.topic.push_str(topic);
                 captured.offset = sample.records.len() as i64;
                 number = Some(place.to_string());
@@ -132,7 +134,7 @@ impl Sample {
         let known: BTreeSet<&str> = self.topics().into_iter().collect();
         let mut beyond = BTreeSet::new();
         loop {
-            if let Some(topic) = topic_of_kcat(&line).filter(|topic| !known.contains(&**topic))
+            if let Some(topic) = topic_of_envelope(&line).filter(|topic| !known.contains(&**topic))
                 && !beyond.contains(&*topic)
             {
                 beyond.insert(topic.into_owned());
@@ -196,7 +198,7 @@ impl Sample {
 
     /// Whether the lines are CSV: by their separators, or by a file's name where no line is a JSON object.
     pub fn looks_like_csv(&self, files: &[PathBuf]) -> bool {
-        if self.kcat || self.values().any(|(_, value)| value.is_object() || value.is_array()) {
+        if self.form.is_whole() || self.values().any(|(_, value)| value.is_object() || value.is_array()) {
             return false;
         }
         let is_named = |file: &PathBuf| unpacked(file).extension().is_some_and(|end| end == "csv" || end == "tsv");
@@ -256,11 +258,14 @@ mod tests {
             Sample::read(&files, &topic_of(&files), 2)
         };
         let sample = read("{\"id\":1}\n\nnull\n{\"id\":3}\n").unwrap();
-        assert_eq!((sample.kcat, sample.records.len(), sample.is_cut), (false, 2, true));
+        assert_eq!((sample.form, sample.records.len(), sample.is_cut), (Form::Values, 2, true));
         assert_eq!(sample.topics(), ["my-capture"]);
         let kcat = r#"{"topic":"t","partition":0,"offset":0,"key":"k","payload":null}"#;
         let sample = read(kcat).unwrap();
-        assert_eq!((sample.kcat, sample.nulls, sample.json()), (true, 1, 0));
+        assert_eq!((sample.form, sample.nulls, sample.json()), (Form::Kcat, 1, 0));
+        let own = r#"{"capture":1,"topic":"t","partition":0,"offset":0,"key":"k","payload":null}"#;
+        let sample = read(own).unwrap();
+        assert_eq!((sample.form, sample.nulls, sample.topics()), (Form::Capture, 1, vec!["t"]));
         assert!(read(&format!("{kcat}\n{{\"id\":1}}")).unwrap_err().text.contains(":2: "));
     }
 }

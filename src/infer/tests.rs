@@ -1,7 +1,7 @@
 //! Goal: what is proposed for records of many kinds loads, and gives sensible verdicts.
 
 use super::{Sample, Tally, Wanted, infer, load};
-use crate::capture::Captured;
+use crate::capture::{Captured, Form};
 use crate::dedup::Verdict;
 
 fn sample(values: &[&str]) -> Sample {
@@ -75,7 +75,7 @@ fn identities_on_several_partitions_are_reported() {
         ..Captured::default()
     };
     let of = |places: &[(i32, u32)]| {
-        let mut sample = Sample { kcat: true, ..Sample::default() };
+        let mut sample = Sample { form: Form::Kcat, ..Sample::default() };
         places.iter().for_each(|&(partition, id)| sample.add(kcat(partition, id)));
         let Ok((proposal, _)) = infer(&sample, &Wanted::default()) else { panic!("not loadable") };
         (proposal.text.contains("partitioned_by_identity: true"), proposal.unsure.join("\n"))
@@ -127,7 +127,7 @@ fn topic_of_schema_changes_is_left_out() {
     let ddl = r#"{"source":{"connector":"mariadb","file":"b.1","pos":4},"ts_ms":1,"databaseName":"d","ddl":"CREATE TABLE t (id INT)","tableChanges":[]}"#;
     let change = r#"{"before":null,"after":{"id":1},"source":{"connector":"mariadb","name":"s","db":"d","table":"t","server_id":1,"file":"b.1","pos":9,"row":0},"op":"c"}"#;
     let of = |records: &[(&str, &str)]| {
-        let mut sample = Sample { kcat: true, ..Sample::default() };
+        let mut sample = Sample { form: Form::Kcat, ..Sample::default() };
         records.iter().for_each(|(topic, value)| sample.add(record(topic, value)));
         sample.leave_out_schema_changes();
         let (text, tally) = proposed(&sample);

@@ -220,10 +220,10 @@ pub fn run_case(topology: &Topology, folder: &Path, case: &TestCase) -> Result<O
 fn records_of(topology: &Topology, folder: &Path, case: &TestCase) -> Result<Vec<Captured>, capture::Error> {
     let first = topology.input.named().first();
     match &case.given {
-        Given::File { path, kcat } => {
+        Given::File { path, form } => {
             let topic = first.map_or("topic", String::as_str);
-            let mut records = capture::read_all(folder.join(path), *kcat, topic)?;
-            if !kcat {
+            let (form, mut records) = capture::read_all(folder.join(path), *form, topic)?;
+            if !form.is_whole() {
                 records.iter_mut().for_each(|record| record.timestamp = Some(TIMESTAMP_MS));
             }
             Ok(records)
@@ -259,6 +259,7 @@ fn record(given: &GivenRecord, topic: &str, next: &mut HashMap<(String, i32), i6
         partition: given.partition,
         offset,
         timestamp: given.timestamp,
+        is_stamped: false,
         key: given.key.clone(),
         value: given.value.clone(),
         headers,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Difference, run_case};
+use crate::capture::Form;
 use crate::dedup::{self, Action, Format, Identity, IdentityPart, Reason, Rules, Verdict, Version};
 use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TIMESTAMP_MS};
 use crate::topology::{Destination, Input, Output, Start, TestCase, Topology};
@@ -245,19 +246,27 @@ fn records_may_come_from_a_file_next_to_the_topology() {
     let kcat = r#"{"topic":"payments","partition":3,"offset":9,"ts":5,"key":null,"payload":"{}"}"#;
     std::fs::write(folder.path().join("values.jsonl"), format!("{FIRST}\n\n{FIRST}\n{{\n")).unwrap();
     std::fs::write(folder.path().join("kcat.jsonl"), kcat).unwrap();
-    let run = |file: &str, kcat, expect: &[(Verdict, Option<Reason>)]| {
+    let own =
+        r#"{"capture":1,"topic":"payments","partition":3,"offset":9,"ts":5,"key":null,"payload":{"base64":"/w=="}}"#;
+    std::fs::write(folder.path().join("own.jsonl"), own).unwrap();
+    let run = |file: &str, form, expect: &[(Verdict, Option<Reason>)]| {
         let mut case = case(Vec::new(), expect);
-        case.given = Given::File { path: PathBuf::from(file), kcat };
+        case.given = Given::File { path: PathBuf::from(file), form };
         run_case(&payments(), folder.path(), &case)
     };
     let malformed = (Verdict::Invalid, Some(Reason::ValueMalformed));
     let expected = [(Verdict::Forwarded, None), (Verdict::Duplicate, None), malformed];
-    assert_eq!(run("values.jsonl", false, &expected).unwrap().differences, []);
-    let outcome = run("kcat.jsonl", true, &[(Verdict::Invalid, Some(Reason::IdentityMissing))]).unwrap();
+    assert_eq!(run("values.jsonl", None, &expected).unwrap().differences, []);
+    let outcome = run("kcat.jsonl", Some(Form::Kcat), &[(Verdict::Invalid, Some(Reason::IdentityMissing))]).unwrap();
     assert_eq!(outcome.differences, []);
     assert_eq!(outcome.records[0].as_ref().unwrap().place, "payments:3:9");
-    assert!(run("values.jsonl", true, &[]).unwrap_err().text.contains("values.jsonl:1"));
-    assert!(run("nowhere.jsonl", false, &[]).unwrap_err().text.contains("nowhere.jsonl"));
+    for form in [None, Some(Form::Capture)] {
+        let outcome = run("own.jsonl", form, &[malformed]).unwrap();
+        assert_eq!(outcome.differences, []);
+        assert_eq!(outcome.records[0].as_ref().unwrap().place, "payments:3:9");
+    }
+    assert!(run("values.jsonl", Some(Form::Kcat), &[]).unwrap_err().text.contains("values.jsonl:1"));
+    assert!(run("nowhere.jsonl", None, &[]).unwrap_err().text.contains("nowhere.jsonl"));
 }
 
 #[test]

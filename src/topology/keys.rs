@@ -12,7 +12,7 @@ use super::sink::terms::OnDuplicate;
 pub mod parts;
 pub mod values;
 
-pub use super::cases::keys::{CASE, ENTRY, EXPECTED, GIVEN_FILE, KCAT, RECORD};
+pub use super::cases::keys::{CASE, ENTRY, ENVELOPES, EXPECTED, GIVEN_FILE, RECORD};
 pub use super::gate::keys::{GATE, REDIS};
 pub use super::sink::http::keys::{ATTEMPT, BODY, BODY_NONE, BODY_VALUE, HTTP, IDEMPOTENCY_KEY, RESULT_WRITTEN};
 pub use super::sink::keys::{

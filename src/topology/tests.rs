@@ -14,6 +14,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
+use crate::capture::Form;
 use crate::dedup::{Action, Format, Limits, Number, OnNull, Reason, Retention, Scalar, Source};
 use crate::yaml_testing::{Fake, yamlish};
 
@@ -286,7 +287,7 @@ version: {of: value.version, as: integer}
     assert_eq!((case.line, &case.output), (6, &Some(vec![0, 1])));
     assert_eq!((case.entries[0].identity.as_str(), case.entries[0].version.as_deref()), ("[7]", Some("3")));
     assert_eq!(case.entries[1].identity, r#"["a"]"#);
-    assert_eq!(file.given, cases::Given::File { path: "records.jsonl".into(), kcat: true });
+    assert_eq!(file.given, cases::Given::File { path: "records.jsonl".into(), form: Some(Form::Kcat) });
 }
 
 #[test]

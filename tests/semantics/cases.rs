@@ -14,7 +14,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ratchet::capture;
+use ratchet::capture::{self, Form};
 use ratchet::dedup::Verdict;
 use ratchet::infer::{self, Sample, Wanted};
 use ratchet::rehearsal::Partitions;
@@ -55,7 +55,7 @@ fn expected(folder: &Path) -> Vec<Option<bool>> {
 
 /// The numbers of the records that are judged otherwise than is right. Invalid ones always are.
 fn wrong(topology: &Topology, folder: &Path) -> Vec<usize> {
-    let records = capture::read_all(folder.join("input.jsonl"), true, "").expect("kcat's lines");
+    let records = capture::read_all(folder.join("input.jsonl"), Some(Form::Kcat), "").expect("kcat's lines").1;
     let expected = expected(folder);
     assert_eq!(records.len(), expected.len(), "{}", folder.display());
     let mut partitions = Partitions::new(&topology.rules, &topology.schemas);

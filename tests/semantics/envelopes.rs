@@ -1,7 +1,7 @@
 //! Forms in which sources wrap and leave out things. Goal: what a record says is found in every one of them, and what
 //! cannot be found is refused by its true reason.
 
-use ratchet::capture::Captured;
+use ratchet::capture::{Captured, Form};
 use ratchet::dedup::{Reason, Verdict};
 use ratchet::infer::{Proposal, Sample, Tally, Wanted, infer};
 use serde_json::{Value, json};
@@ -14,11 +14,12 @@ use crate::task::{Given, Task, keyed, load, tombstone, value};
 /// What `infer` proposes for these records, as `kcat` captures them.
 #[track_caller]
 fn proposed(records: &[Given]) -> (Proposal, Tally) {
-    let mut sample = Sample { kcat: true, ..Sample::default() };
+    let mut sample = Sample { form: Form::Kcat, ..Sample::default() };
     for (offset, given) in records.iter().enumerate() {
         let Given { key, value, headers, timestamp, partition, .. } = given.clone();
         let offset = offset as i64;
-        sample.add(Captured { topic: "in".to_owned(), partition, offset, timestamp, key, value, headers });
+        let is_stamped = false;
+        sample.add(Captured { topic: "in".to_owned(), partition, offset, timestamp, is_stamped, key, value, headers });
     }
     infer(&sample, &Wanted::default()).unwrap_or_else(|diagnostics| panic!("{}", diagnostics.render(false)))
 }

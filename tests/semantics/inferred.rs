@@ -1,7 +1,7 @@
 //! What `infer` proposes for records of many kinds. Goal: it finds what repeats although times and attempts differ, loses
 //! nothing that is new, says what it doubts, and gives no reason that is not true of the records.
 
-use ratchet::capture::Captured;
+use ratchet::capture::{Captured, Form};
 use ratchet::dedup::Verdict;
 use ratchet::infer::{Proposal, Sample, Tally, Wanted, infer};
 
@@ -36,7 +36,7 @@ impl Record {
 /// What is proposed for these records of one partition, as `kcat` captures them.
 #[track_caller]
 fn proposed(records: &[Record]) -> (Proposal, Tally) {
-    let mut sample = Sample { kcat: true, ..Sample::default() };
+    let mut sample = Sample { form: Form::Kcat, ..Sample::default() };
     for (offset, record) in records.iter().enumerate() {
         let mut captured = Captured { topic: "in".to_owned(), offset: offset as i64, ..Captured::default() };
         captured.key = record.key.as_ref().map(|key| key.clone().into_bytes());

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::stderr::say;
 use super::{Failure, inputs};
-use crate::capture::{self, Captured, LineNumber, Lines, Nearly, looks_like_kcat};
+use crate::capture::{self, Captured, Form, LineNumber, Lines, Nearly, looks_like_kcat};
 use crate::dedup::{Action, Decision, Decoder, Reason};
 use crate::record::Record;
 use crate::registry::Waiting;
@@ -219,7 +219,9 @@ impl Replay {
         progress: &ReplayBar,
     ) -> Result<(), Failure> {
         match self.envelope {
-            Envelope::Kcat => captured.read_kcat(line).map_err(|error| capture::Error::not_kcat(place, &error))?,
+            Envelope::Kcat => {
+                captured.read_kcat(line).map_err(|error| capture::Error::not_of(Form::Kcat, place, &error))?
+            }
             Envelope::None => {
                 // malformed JSON too: the topology says what to do with it, as in a run
                 captured.read_value(line);

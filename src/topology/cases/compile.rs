@@ -47,7 +47,7 @@ impl Compiler<'_> {
         }
         self.check_case_has_sink(case);
         let given = match case.given.as_ref()? {
-            GivenSpec::File { path, kcat } => Given::File { path: path.clone(), kcat: *kcat },
+            GivenSpec::File { path, form } => Given::File { path: path.clone(), form: *form },
             GivenSpec::Records(records) => Given::Records(records.iter().map(|record| self.record(record)).collect()),
         };
         let expect = case.expect.iter().map(|&Expectation { verdict, reason, calls, key, .. }| Expected {

@@ -1,5 +1,6 @@
 //! The keys of `tests`: what is given, and what is expected.
 
+use crate::capture::Form;
 use crate::dedup::{Reason, Verdict};
 use crate::topology::cases::{KeySeen, Silence};
 use crate::topology::keys::values::{FROM_0, NAME, words};
@@ -20,7 +21,7 @@ pub static CASE: Mapping = Mapping::of(&[
             ],
         ),
         "given: [{value: {id: 1}}]` or `given: {file: records.jsonl}",
-        "the records, in order; or `{file: PATH, envelope: kcat}`, a file of lines next to the topology",
+        "the records, in order; or `{file: PATH}`, a file of lines next to the topology",
     ),
     Key::required(
         "expect",
@@ -86,18 +87,19 @@ pub static GIVEN_FILE: Mapping = Mapping::of(&[
     Key::required(
         "file",
         Type::Text("a file's path"),
-        "given: {file: records.jsonl, envelope: kcat}",
+        "given: {file: records.jsonl}",
         "a file of records, one per line; a relative path starts at the topology's folder",
     ),
     Key::optional(
         "envelope",
-        Type::Words(|| vec![KCAT.to_owned()]),
+        Type::Words(|| ENVELOPES.map(|(name, _)| name.to_owned()).to_vec()),
         "envelope: kcat",
-        "how the lines are wrapped: as `kcat -J` prints them. Without it, a line is a value",
+        "how the lines are wrapped: as `kcat -J` prints them, or as `ratchet capture` writes them. Without it, they are \
+         recognised if `ratchet capture` wrote them, and otherwise a line is a value",
     ),
 ]);
-/// Lines as `kcat -J` prints them.
-pub const KCAT: &str = "kcat";
+/// The envelopes of lines.
+pub const ENVELOPES: [(&str, Form); 2] = [("kcat", Form::Kcat), ("capture", Form::Capture)];
 
 /// A given record.
 pub static RECORD: Mapping = Mapping::of(&[

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::capture::Form;
 use crate::dedup::{Reason, Verdict};
 
 pub(super) mod compile;
@@ -153,8 +154,8 @@ pub enum Given {
     File {
         /// Its path; a relative one starts at the topology's folder.
         path: PathBuf,
-        /// Whether a line is what `kcat -J` prints; otherwise it is a value.
-        kcat: bool,
+        /// The form of its lines; `None` if they show it ([`Form::of`]).
+        form: Option<Form>,
     },
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::capture::Form;
 use crate::dedup::path::Number;
 use crate::dedup::{Reason, Verdict};
 use crate::effect::call::StatusCodes;
@@ -77,7 +78,7 @@ pub struct Expectation {
 #[derive(Debug)]
 pub enum GivenSpec {
     Records(Vec<RecordSpec>),
-    File { path: PathBuf, kcat: bool },
+    File { path: PathBuf, form: Option<Form> },
 }
 
 /// A given record.
@@ -141,9 +142,9 @@ impl SpecReader<'_, '_> {
             let fields = self.reader.fields(field, &keys::GIVEN_FILE)?;
             let file = fields.require("file", self.reader)?;
             let file = self.reader.text(file);
-            let envelope = fields.get("envelope").map(|field| self.reader.choice(field, &[(keys::KCAT, ())]));
-            let kcat = envelope.is_some();
-            return Some(GivenSpec::File { path: PathBuf::from(file?.value.reveal()), kcat });
+            let form = fields.get("envelope").map(|field| self.reader.choice(field, &keys::ENVELOPES));
+            let form = form.and_then(|form| Some(form?.value));
+            return Some(GivenSpec::File { path: PathBuf::from(file?.value.reveal()), form });
         }
         let items = self.reader.list(field)?;
         let records: Vec<_> = items.iter().filter_map(|item| self.record(item)).collect();
