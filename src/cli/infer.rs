@@ -15,7 +15,7 @@ use crate::infer::{self, Sample, Wanted, topic_of};
 const EXAMPLES: &str = "\
 Examples:
   # whole records, with keys, headers and partitions
-  kcat -b localhost:9092 -t payments -C -e -J > captured.jsonl
+  ratchet capture payments --config config/ratchet.yaml --out captured.jsonl
   ratchet infer captured.jsonl > topologies/payments.yaml
 
   # one value a line
@@ -34,8 +34,8 @@ Exit codes: 0 a topology was proposed, 2 the input is wrong.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Captured records, one a line: values, or what `kcat -J` prints, plain or packed by gzip or zstd; `-`, or no
-    /// file, is standard input
+    /// Captured records, one a line: what `ratchet capture` writes or `kcat -J` prints, or values, plain or packed by gzip
+    /// or zstd; `-`, or no file, is standard input
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -56,13 +56,13 @@ pub struct Args {
     records: u32,
 
     #[command(flatten)]
-    schemas: inputs::SchemaArgs,
+    settings: inputs::SettingArgs,
 }
 
 /// Proposes a topology.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let topic = args.topic.clone().unwrap_or_else(|| topic_of(&args.files));
-    let waiting = args.schemas.sources()?;
+    let waiting = args.settings.sources()?;
     let sample = Sample::read_with_schemas(&args.files, &topic, args.records as usize, &waiting.sources())?;
     inputs::without_schema(&waiting)?;
     if sample.records.is_empty() {
@@ -71,12 +71,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if sample.looks_like_csv(&args.files) {
         // several fields that tabs separate
         if let Some((place, nearly @ Nearly::Console)) = &sample.nearly {
-            return Err(Failure::input(format!("{place} {nearly}"), "give what `kcat -C -e -J` prints"));
+            return Err(Failure::input(format!("{place} {nearly}"), "give what `ratchet capture` writes"));
         }
-        let text = "the capture looks like CSV: its lines are neither JSON nor records of `kcat -J`";
+        let text = "the capture looks like CSV: its lines are neither JSON nor captured records";
         return Err(Failure::input(
             text,
-            "write one JSON object a line, as in `{\"id\": 1, \"name\": \"a\"}`, or what `kcat -J` prints",
+            "write one JSON object a line, as in `{\"id\": 1, \"name\": \"a\"}`, or capture the topic with `ratchet capture`",
         ));
     }
     let wanted = Wanted { name: args.name.clone(), topic: args.topic.clone(), output: args.output.clone() };

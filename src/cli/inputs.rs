@@ -1,4 +1,4 @@
-//! What several commands read first: topologies and the worker's configuration, where schemas come from, or where HTTP
+//! What several commands read first: topologies and the worker's configuration, some of its settings, or where HTTP
 //! requests are remembered.
 
 use std::path::PathBuf;
@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use super::Failure;
 use super::stderr::{is_colored, say};
-use crate::config::{self, Config};
+use crate::cluster::kafka::Kafka;
+use crate::cluster::{self, ErrorKind};
+use crate::config::{self, ClusterKind, Config};
+use crate::engine::preflight::unreached::{PROPERTIES_HELP, QueryFailure};
 use crate::observe::Metrics;
 use crate::proxy;
 use crate::registry::{self, Waiting};
@@ -39,10 +42,10 @@ impl Inputs {
     }
 }
 
-/// Where schemas come from, for commands that need no other setting.
+/// Settings of a worker, for commands that need only some of them: where the cluster is, and where schemas come from.
 #[derive(Clone, Debug, clap::Args)]
-pub struct SchemaArgs {
-    /// The worker's configuration; only `schema_registry` and `schemas` of it count here
+pub struct SettingArgs {
+    /// The worker's configuration, for `kafka`, `schema_registry` and `schemas` in it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -52,40 +55,54 @@ pub struct SchemaArgs {
     sets: Vec<String>,
 }
 
-/// The variables of these settings begin with one of these.
+/// The variables of the settings for schemas begin with one of these.
 const SCHEMA_VARIABLES: [&str; 2] = ["RATCHET_SCHEMA_REGISTRY__", "RATCHET_SCHEMAS__"];
 
-impl SchemaArgs {
-    /// Whether an option or a variable says where schemas come from.
-    fn are_given(&self) -> bool {
-        let is_own = |name: &str| SCHEMA_VARIABLES.iter().any(|own| name.starts_with(own));
-        self.config.is_some() || !self.sets.is_empty() || Process.variables().iter().any(|(name, _)| is_own(name))
+impl SettingArgs {
+    /// Whether an option gives a setting.
+    pub fn are_given(&self) -> bool {
+        self.config.is_some() || !self.sets.is_empty()
     }
 
-    fn read(&self) -> Result<Config, Failure> {
-        let read = config::load_without_cluster(self.config.as_deref(), &self.sets, &Process)?;
-        show_warnings(&read.warnings);
-        Ok(read)
+    /// The configuration, and a client of its Kafka. Nothing is connected yet.
+    pub fn open_cluster(&self) -> Result<(Config, Kafka), Failure> {
+        let config = worker::load_config(self.config.as_deref(), &self.sets, &Process).map_err(failed)?;
+        show_warnings(&config.warnings);
+        if config.cluster != ClusterKind::Kafka {
+            return Err(Failure::input("the configuration says `cluster: embedded`", "set `cluster: kafka`"));
+        }
+        let properties = &config.kafka;
+        let kafka = Kafka::new(&properties.for_admin(), &properties.for_consumer(), &properties.for_producer())
+            .map_err(|error| Failure::input(error.message, PROPERTIES_HELP))?;
+        Ok((config, kafka))
     }
 
-    /// The sources of these settings, which wait for schemas; none if none is given.
+    /// The sources of schemas, which wait; no source if neither an option nor a variable names one.
     pub fn sources(&self) -> Result<Arc<Waiting>, Failure> {
+        let names_source = |name: &str| SCHEMA_VARIABLES.iter().any(|own| name.starts_with(own));
         let mut sources = Sources::default();
-        if self.are_given() {
-            let given = registry::sources(&self.read()?, &Metrics::new());
+        if self.are_given() || Process.variables().iter().any(|(name, _)| names_source(name)) {
+            let given = registry::sources(&self.read_without_cluster()?, &Metrics::new());
             sources = given.map_err(|message| failed(worker::Error::Schemas(message)))?;
         }
         Ok(Waiting::new(sources))
     }
 
     /// Gives a topology that reads its records by schemas the sources of these settings, which wait.
-    pub fn give(&self, topology: &mut Topology) -> Result<Arc<Waiting>, Failure> {
+    pub fn give_schemas(&self, topology: &mut Topology) -> Result<Arc<Waiting>, Failure> {
         if topology.rules.reads_schemas() {
-            worker::give_schemas([&mut *topology], &self.read()?, &Metrics::new()).map_err(failed)?;
+            let config = self.read_without_cluster()?;
+            worker::give_schemas([&mut *topology], &config, &Metrics::new()).map_err(failed)?;
         }
         let waiting = Waiting::new(topology.schemas.clone());
         topology.schemas = waiting.sources();
         Ok(waiting)
+    }
+
+    fn read_without_cluster(&self) -> Result<Config, Failure> {
+        let config = config::load_without_cluster(self.config.as_deref(), &self.sets, &Process)?;
+        show_warnings(&config.warnings);
+        Ok(config)
     }
 }
 
@@ -97,6 +114,26 @@ pub fn without_schema(waiting: &Waiting) -> Result<(), Failure> {
             why,
             "run the command again once the registry answers; or give it the schemas as files: `--set schemas.dir=FOLDER`",
         )),
+    }
+}
+
+/// The failure of the first query of a command: the cluster may not be what the configuration says.
+pub fn unreached(config: &Config, error: &cluster::Error) -> Failure {
+    if error.is_denied() {
+        return refused(error);
+    }
+    let QueryFailure { kind, finding } = QueryFailure::of(config, error);
+    match kind {
+        ErrorKind::Refused => Failure::input(finding.message, finding.help),
+        _ => Failure::run_with_help(finding.message, finding.help),
+    }
+}
+
+/// The failure of a later query.
+pub fn refused(error: &cluster::Error) -> Failure {
+    match error.kind {
+        ErrorKind::Refused => Failure::input(&error.message, "see Rights in docs/operations.md"),
+        _ => Failure::run_with_help(&error.message, "run the command again"),
     }
 }
 

@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 
 use crate::worker::exit;
 
+mod capture;
 mod changelog;
 mod check;
 mod completions;
@@ -19,6 +20,7 @@ mod failure;
 mod infer;
 mod inputs;
 mod listing;
+mod progress;
 mod proxy;
 mod replay;
 mod requests;
@@ -35,7 +37,8 @@ Examples:
   # is this topology right?
   ratchet check topologies/payments.yaml
 
-  # what would it do to records that were captured?
+  # what would it do to the records of a topic?
+  ratchet capture payments --config config/ratchet.yaml --out captured.jsonl
   ratchet replay topologies/payments.yaml captured.jsonl --explain
 
   # do it
@@ -65,6 +68,8 @@ enum Command {
     Replay(replay::Args),
     /// Propose a topology for captured records, with its reasons
     Infer(infer::Args),
+    /// Write the records of a topic to a file, byte for byte
+    Capture(capture::Args),
     /// Rebuild a deleted changelog from the stores
     Changelog(changelog::Args),
     /// List calls that are not known to have succeeded
@@ -113,6 +118,7 @@ impl Command {
             Self::Test(args) => test::run(args),
             Self::Replay(args) => replay::run(args),
             Self::Infer(args) => infer::run(args),
+            Self::Capture(args) => capture::run(args),
             Self::Changelog(args) => changelog::run(args),
             Self::Effects(args) => effects::run(args),
             Self::Settle(args) => settle::run(args),

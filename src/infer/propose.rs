@@ -173,7 +173,7 @@ impl Draft {
         if !sample.form.is_whole() {
             self.unsure.push(
                 "the lines are values only, without keys, headers, partitions and timestamps; \
-                 capture them with `kcat -C -e -J`"
+                 capture them with `ratchet capture`"
                     .to_owned(),
             );
             if wanted.topic.is_none() {

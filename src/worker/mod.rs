@@ -32,7 +32,7 @@ mod schemas;
 pub mod signals;
 
 pub use error::Error;
-pub use inputs::{Inputs, load};
+pub use inputs::{Inputs, load, load_config};
 pub use renewal::LoadedInputs;
 use renewal::{Probe, Watch, WatchTiming};
 pub use schemas::give_schemas;

@@ -2,12 +2,13 @@
 
 use super::Room;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "run",
     "check",
     "test",
     "replay",
     "infer",
+    "capture",
     "changelog",
     "effects",
     "settle",

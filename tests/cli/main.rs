@@ -3,6 +3,7 @@
 
 mod callers;
 mod calls;
+mod captures;
 mod cases;
 mod check;
 mod demo;

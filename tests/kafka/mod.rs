@@ -7,6 +7,7 @@
 mod access;
 mod audit;
 mod bombs;
+mod captures;
 mod changes;
 mod clocks;
 mod data_paths;

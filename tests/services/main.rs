@@ -10,7 +10,7 @@
 )]
 
 use ratchet_testkit::{
-    alone, checked, checker, clock, cluster, database, disk, flips, hostile, issuer, job, kafka, load, operator,
+    alone, built, checked, checker, clock, cluster, database, disk, flips, hostile, issuer, job, kafka, load, operator,
     program, provider, random, rebuild, redis_server, schema_registry, screen, secrets as planted, segment, until,
 };
 

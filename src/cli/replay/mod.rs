@@ -1,14 +1,14 @@
 //! `ratchet replay`: the engine's decisions on captured records, without a cluster.
 //!
 //! Each partition of the capture is judged by its own model: the evaluator that defines what the engine must
-//! output. Survivors go to standard output unchanged, byte for byte.
+//! output. Survivors go to standard output unchanged, byte for byte, or into a topic ([`into`]).
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::progress::RecordsBar;
 use super::stderr::say;
 use super::{Failure, inputs};
 use crate::capture::{self, Captured, Form, LineNumber, Lines, Nearly, looks_like_kcat};
@@ -19,106 +19,55 @@ use crate::rehearsal::{Answer, Explanation, Partitions, Rehearser};
 use crate::topology::{self, Input, Offline};
 
 mod advice;
+mod args;
 mod conflicts;
 mod explain;
 mod hints;
-mod progress;
+mod into;
 mod seen;
 mod summary;
 mod unfound;
 mod watch;
 
+pub use args::Args;
+use args::Envelope;
 use explain::explained;
-use progress::ReplayBar;
+use into::Target;
 use seen::{Seen, captured as copied};
 use summary::Summary;
 
 /// How many lines that are taken for values are looked at, whether they are nearly whole records.
 const LINES_LOOKED_AT: i64 = 1000;
 
-/// The form of a captured line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Envelope {
-    /// Each line is a record's value
-    None,
-    /// Each line is what `kcat -J` prints: a record with its key, headers, offset and timestamp
-    Kcat,
-}
-
-const EXAMPLES: &str = "\
-Examples:
-  # one value a line: which would be forwarded?
-  ratchet replay topologies/payments.yaml captured.jsonl > survivors.jsonl
-
-  # why? one JSON object per record
-  ratchet replay topologies/payments.yaml captured.jsonl --explain |
-    jq -c 'select(.verdict != \"forwarded\")'
-
-  # records of a schema registry
-  ratchet replay topologies/payments.yaml captured.jsonl --envelope kcat \\
-    --set schema_registry.url=http://localhost:8081 > survivors.jsonl
-
-  # a real topic, with keys, headers, offsets and timestamps
-  kcat -b localhost:9092 -t payments -C -e -J |
-    ratchet replay topologies/payments.yaml --envelope kcat --summary > out
-
-Exit codes: 0 fine, 1 a record met `fail`, 2 the input is wrong.";
-
-/// Options of `ratchet replay`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub struct Args {
-    /// The topology
-    #[arg(value_name = "TOPOLOGY")]
-    topology: PathBuf,
-
-    /// Captured records, one a line; `-`, or no file, is standard input
-    #[arg(value_name = "FILE")]
-    files: Vec<PathBuf>,
-
-    /// The form of a line
-    #[arg(long, value_enum, default_value_t = Envelope::None)]
-    envelope: Envelope,
-
-    /// The topic of lines without an envelope [default: the topology's first]
-    #[arg(long)]
-    topic: Option<String>,
-
-    /// The partition of lines without an envelope [default: 0]
-    #[arg(long, value_parser = clap::value_parser!(i32).range(0..))]
-    partition: Option<i32>,
-
-    /// Instead of the survivors, print one JSON object per record: its topic, partition and offset, its verdict
-    /// and reason, its identity, version, epoch and kind, what it was compared with, and for a sink what it causes there
-    #[arg(long)]
-    explain: bool,
-
-    /// Print counts to standard error at the end, and hints where the rules look wrong. Takes memory for
-    /// each identity, as judging does
-    #[arg(long)]
-    summary: bool,
-
-    #[command(flatten)]
-    schemas: inputs::SchemaArgs,
-}
-
 /// Replays the records.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    if args.envelope == Envelope::Kcat && (args.topic.is_some() || args.partition.is_some()) {
-        let text = "--topic and --partition are for lines without an envelope: kcat's names topic and partition";
-        return Err(Failure::input(text, "leave them out"));
+    let form = args.envelope.map(Envelope::form);
+    if let Some(form) = form {
+        check_place(args, form)?;
     }
-    let mut loaded = topology::load(&args.topology, &Offline)?;
-    let waiting = args.schemas.give(&mut loaded.topology)?;
-    let mut lines = Lines::open(&args.files)?;
-    if args.envelope == Envelope::None && args.topic.is_none() && matches!(loaded.topology.input, Input::Pattern { .. })
-    {
-        return Err(without_topic(args, &mut lines)?);
+    let (topology, files) = into::paths(args);
+    let Some(topology) = topology else {
+        return into::run(args, args.into.as_deref().unwrap_or_default(), &files);
+    };
+    let mut loaded = topology::load(topology, &Offline)?;
+    if args.into.is_none() && !loaded.topology.rules.reads_schemas() && args.settings.are_given() {
+        let text = "--config and --set name the cluster that `--into` writes to and the source of schemas, and this replay \
+                    needs neither";
+        return Err(Failure::input(text, "leave them out, or name a topic with `--into`"));
     }
-    let progress = ReplayBar::begin(lines.bytes_total());
+    let waiting = args.settings.give_schemas(&mut loaded.topology)?;
+    let mut lines = Lines::open(&files)?;
     let mut replay = Replay::new(args, loaded.topology, waiting);
+    // do not make anybody type a line only to reject it
+    if replay.needs_topic && form.is_none_or(|form| !form.is_whole()) && files.is_empty() && io::stdin().is_terminal() {
+        return Err(without_topic(b""));
+    }
+    if let Some(topic) = &args.into {
+        return replay_into(&mut replay, Target::open(args, topic, &files)?, &mut lines);
+    }
+    let progress = RecordsBar::begin(lines.bytes_total(), true);
     let mut output = io::BufWriter::new(io::stdout().lock());
-    let ended = replay.run(&mut lines, &mut output, &progress);
+    let ended = replay.run(&mut lines, &mut Survivors::Printed(&mut output), &progress);
     let flushed = output.flush().map_err(|error| Failure::output(&error));
     progress.end();
     let ended = ended.and(flushed);
@@ -128,20 +77,52 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     ended
 }
 
-/// The input is a pattern, and neither the lines nor an option names the topic: says what to add.
-fn without_topic(args: &Args, lines: &mut Lines) -> Result<Failure, Failure> {
-    let mut first = Vec::new();
-    // do not make anybody type a line only to reject it
-    if !args.files.is_empty() || !io::stdin().is_terminal() {
-        lines.next(&mut first)?;
+/// Writes the survivors into a topic.
+fn replay_into(replay: &mut Replay, mut target: Target, lines: &mut Lines) -> Result<(), Failure> {
+    let progress = RecordsBar::begin(lines.bytes_total(), false);
+    let ended = replay.run(lines, &mut Survivors::Put(&mut target), &progress);
+    progress.end();
+    let ended = target.end(ended);
+    replay.report_end();
+    ended
+}
+
+/// Where survivors go.
+enum Survivors<'a> {
+    Printed(&'a mut dyn Write),
+    Put(&'a mut Target),
+}
+
+impl Survivors<'_> {
+    /// Passes on what was written so far, as before waiting for the next line.
+    fn flush(&mut self) -> Result<(), Failure> {
+        match self {
+            Self::Printed(output) => output.flush().map_err(|error| Failure::output(&error)),
+            Self::Put(_) => Ok(()),
+        }
     }
-    Ok(if looks_like_kcat(&first) {
+}
+
+/// The options that place lines are only for lines without an envelope.
+fn check_place(args: &Args, form: Form) -> Result<(), Failure> {
+    if !form.is_whole() || (args.topic.is_none() && args.partition.is_none()) {
+        return Ok(());
+    }
+    let whose = if form == Form::Kcat { "kcat's names" } else { "those of `ratchet capture` name" };
+    let text = format!("--topic and --partition are for lines without an envelope: {whose} topic and partition");
+    Err(Failure::input(text, "leave them out"))
+}
+
+/// The input is a pattern, and neither the lines, of which this is the first, nor an option names the topic: says what to
+/// add.
+fn without_topic(first: &[u8]) -> Failure {
+    if looks_like_kcat(first) {
         let text = "the topology reads topics by a pattern, and the first line looks like what `kcat -J` prints";
         Failure::input(text, "add `--envelope kcat`: the lines name their topic")
     } else {
         let text = "the topology reads topics by a pattern, and lines without an envelope do not name theirs";
         Failure::input(text, "name it with `--topic`")
-    })
+    }
 }
 
 /// The place of a line without an envelope.
@@ -153,7 +134,14 @@ struct Position {
 
 /// A replay in progress.
 struct Replay {
-    envelope: Envelope,
+    /// The form of the lines; `None` until the first one shows it.
+    form: Option<Form>,
+    /// Whether an option names the place of lines.
+    is_placed: bool,
+    /// Whether lines without an envelope lack a topic.
+    needs_topic: bool,
+    /// Whether survivors go into a topic.
+    puts: bool,
     explain: bool,
     topology: topology::Topology,
     partitions: Partitions,
@@ -175,7 +163,10 @@ impl Replay {
     fn new(args: &Args, topology: topology::Topology, waiting: Arc<Waiting>) -> Self {
         let topic = args.topic.clone().or_else(|| topology.input.named().first().cloned()).unwrap_or_default();
         Self {
-            envelope: args.envelope,
+            form: args.envelope.map(Envelope::form),
+            is_placed: args.topic.is_some() || args.partition.is_some(),
+            puts: args.into.is_some(),
+            needs_topic: args.topic.is_none() && matches!(topology.input, Input::Pattern { .. }),
             explain: args.explain,
             partitions: Partitions::new(&topology.rules, &topology.schemas),
             rehearser: Rehearser::new(&topology),
@@ -194,21 +185,39 @@ impl Replay {
         }
     }
 
-    /// Judges every line, and writes survivors or explanations to `output`.
-    fn run(&mut self, lines: &mut Lines, output: &mut impl Write, progress: &ReplayBar) -> Result<(), Failure> {
+    /// Judges every line, and passes on survivors or explanations.
+    fn run(&mut self, lines: &mut Lines, survivors: &mut Survivors<'_>, progress: &RecordsBar) -> Result<(), Failure> {
         let mut line = Vec::new();
         let mut captured = Captured::default();
         loop {
             // somebody may be following a capture as it grows
             if lines.may_wait() {
-                output.flush().map_err(|error| Failure::output(&error))?;
+                survivors.flush()?;
                 progress.update(lines.bytes_read());
             }
-            let Some(place) = lines.next(&mut line)? else { return Ok(()) };
+            let Some(place) = lines.next(&mut line)? else { break };
             self.read(&line, place, &mut captured, progress)?;
-            self.judge(&line, &captured, output)?;
+            self.judge(&line, place, &captured, survivors)?;
             progress.count(lines.bytes_read());
         }
+        // there was no line that could have named a topic
+        if self.needs_topic && self.form.is_none() { Err(without_topic(b"")) } else { Ok(()) }
+    }
+
+    /// The form of the lines, of which this is one.
+    fn form_of(&mut self, line: &[u8]) -> Result<Form, Failure> {
+        let is_first = self.form.is_none() || self.next.offset == 0;
+        let form = self.form.unwrap_or_else(|| Form::of(line));
+        if is_first && form == Form::Values && self.needs_topic {
+            return Err(without_topic(line));
+        }
+        if self.form.is_none() && form.is_whole() && self.is_placed {
+            let text = "--topic and --partition are for lines without an envelope, and the first line is one of `ratchet \
+                        capture`, which names topic and partition";
+            return Err(Failure::input(text, "leave them out"));
+        }
+        self.form = Some(form);
+        Ok(form)
     }
 
     fn read(
@@ -216,13 +225,17 @@ impl Replay {
         line: &[u8],
         place: LineNumber<'_>,
         captured: &mut Captured,
-        progress: &ReplayBar,
+        progress: &RecordsBar,
     ) -> Result<(), Failure> {
-        match self.envelope {
-            Envelope::Kcat => {
-                captured.read_kcat(line).map_err(|error| capture::Error::not_of(Form::Kcat, place, &error))?
+        let form = self.form_of(line)?;
+        if self.puts {
+            into::check_form(form, place)?;
+        }
+        match form {
+            form @ (Form::Kcat | Form::Capture) => {
+                captured.read(form, line).map_err(|error| capture::Error::not_of(form, place, &error))?;
             }
-            Envelope::None => {
+            Form::Values => {
                 // malformed JSON too: the topology says what to do with it, as in a run
                 captured.read_value(line);
                 if self.summary.is_none() && self.next.offset == 0 && looks_like_kcat(line) {
@@ -253,7 +266,13 @@ impl Replay {
         Ok(())
     }
 
-    fn judge(&mut self, line: &[u8], captured: &Captured, output: &mut impl Write) -> Result<(), Failure> {
+    fn judge(
+        &mut self,
+        line: &[u8],
+        place: LineNumber<'_>,
+        captured: &Captured,
+        survivors: &mut Survivors<'_>,
+    ) -> Result<(), Failure> {
         let record = captured.record();
         let model = self.partitions.model(record.topic, record.partition);
         let decision = self.rehearser.judge(model, &record, wall_ms(), Answer::Done);
@@ -271,16 +290,20 @@ impl Replay {
             let record = shown.as_ref().unwrap_or(&record);
             summary.add(&Seen { record, decision: &decision, explanation: &explanation, version });
         }
-        let written = if self.explain {
-            let made = self.rehearser.made();
-            let called = (self.rehearser.has_sink() && made.is_none()).then(|| self.rehearser.called());
-            writeln!(output, "{}", explained(&record, &decision, &explanation, called.as_deref(), made))
-        } else if decision.action == Action::Forward {
-            output.write_all(line).and_then(|()| output.write_all(b"\n"))
-        } else {
-            Ok(())
-        };
-        written.map_err(|error| Failure::output(&error))?;
+        match survivors {
+            Survivors::Printed(output) if self.explain => {
+                let made = self.rehearser.made();
+                let called = (self.rehearser.has_sink() && made.is_none()).then(|| self.rehearser.called());
+                let explained = explained(&record, &decision, &explanation, called.as_deref(), made);
+                writeln!(output, "{explained}").map_err(|error| Failure::output(&error))?;
+            }
+            _ if decision.action != Action::Forward => {}
+            Survivors::Printed(output) => {
+                let written = output.write_all(line).and_then(|()| output.write_all(b"\n"));
+                written.map_err(|error| Failure::output(&error))?;
+            }
+            Survivors::Put(target) => target.put(place, captured)?,
+        }
         if decision.action == Action::Fail {
             Err(stopped(&self.topology, captured, &decision, &explanation))
         } else {

@@ -1,4 +1,5 @@
-//! A replay's progress: a bar on a terminal; elsewhere a line on standard error every [`LOG_INTERVAL`].
+//! The progress of a replay or a capture: a bar on a terminal; elsewhere a line on standard error every
+//! [`LOG_INTERVAL`].
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -9,19 +10,19 @@ use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use crate::cli::stderr::say;
+use super::stderr::say;
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::long_work::LOG_INTERVAL;
 use crate::observe::Pace;
 use crate::words::agreeing;
 
-/// How many records are judged between two updates of the bar.
+/// How many records are counted between two updates of the bar.
 const RECORDS_EVERY: u64 = 64;
 /// How often it is redrawn while no record arrives.
 const TICK: Duration = Duration::from_millis(200);
 
-/// The bar or the lines.
-pub struct ReplayBar {
+/// The bar or the lines. How far the work is, is counted in steps: bytes of a capture, or offsets of a topic.
+pub struct RecordsBar {
     bar: ProgressBar,
     lines: Option<RefCell<Lines>>,
     clock: SystemClock,
@@ -30,14 +31,14 @@ pub struct ReplayBar {
     shown: Arc<AtomicU64>,
 }
 
-impl ReplayBar {
-    /// A bar up to this many bytes, or a spinner, if standard error is a terminal; lines otherwise. Neither if
-    /// standard output is a terminal too: survivors would run into them.
-    pub fn begin(bytes: Option<u64>) -> Self {
+impl RecordsBar {
+    /// A bar up to this many steps, or a spinner, if standard error is a terminal; lines otherwise. Neither if records go to
+    /// standard output (`prints`) and that is a terminal too: they would run into each other.
+    pub fn begin(bytes: Option<u64>, prints: bool) -> Self {
         let shown = Arc::new(AtomicU64::new(0));
         let clock = SystemClock::default();
         let on_terminal = io::stderr().is_terminal();
-        if io::stdout().is_terminal() || !on_terminal {
+        if prints && io::stdout().is_terminal() || !on_terminal {
             let lines = (!on_terminal).then(|| RefCell::new(Lines::begin(clock.monotonic(), bytes)));
             return Self { bar: ProgressBar::hidden(), lines, clock, records: Cell::new(0), shown };
         }
@@ -52,17 +53,21 @@ impl ReplayBar {
         Self { bar, lines: None, clock, records: Cell::new(0), shown }
     }
 
-    /// Counts a judged record. `bytes` is how many have been read so far.
+    /// Counts a record, to be shown with the next update.
+    pub fn add(&self) {
+        self.records.set(self.records.get() + 1);
+    }
+
+    /// Counts a record. `bytes` is how many steps are done so far.
     pub fn count(&self, bytes: u64) {
-        let records = self.records.get() + 1;
-        self.records.set(records);
-        if records.is_multiple_of(RECORDS_EVERY) {
+        self.add();
+        if self.records.get().is_multiple_of(RECORDS_EVERY) {
             self.update(bytes);
         }
     }
 
-    /// Brings the bar or the lines up to date, as before waiting for the next record. `bytes` is how many have been
-    /// read so far.
+    /// Brings the bar or the lines up to date, as before waiting for the next record. `bytes` is how many steps are done
+    /// so far.
     pub fn update(&self, bytes: u64) {
         let records = self.records.get();
         if let Some(lines) = &self.lines {
@@ -128,7 +133,7 @@ impl Lines {
     }
 }
 
-/// The template's `records`: how many were judged, and how many per second. Reads the clock at each drawing.
+/// The template's `records`: how many there were, and how many per second. Reads the clock at each drawing.
 fn records_key(shown: Arc<AtomicU64>) -> impl Fn(&ProgressState, &mut dyn Write) + Clone + Send + Sync + 'static {
     let clock = SystemClock::default();
     let pace = Arc::new(Mutex::new(Pace::begin(clock.monotonic(), 0)));
