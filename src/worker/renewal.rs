@@ -322,10 +322,14 @@ mod tests {
         }
 
         fn watch(&self) -> (Watch, Arc<AtomicBool>) {
+            self.watch_with(|_| Ok(()))
+        }
+
+        fn watch_with(&self, probe: Probe) -> (Watch, Arc<AtomicBool>) {
             let loaded = LoadedInputs::load(&self.inputs).unwrap();
             assert_eq!(password(&loaded), "first");
             let requested = Arc::default();
-            let watch = Watch::begin(&self.inputs, &loaded.files, &requested, (PACE, |_| Ok(()))).unwrap();
+            let watch = Watch::begin(&self.inputs, &loaded.files, &requested, (PACE, probe)).unwrap();
             (watch.expect("there is a file to watch"), requested)
         }
     }
@@ -375,11 +379,31 @@ mod tests {
     fn contents_that_change_at_each_reading_are_not_used() {
         let job = Job::new();
         let (watch, _) = job.watch();
-        for number in 0..60 {
-            job.replace(format!("half of {number}"));
-            assert!(!await_stop(&watch, Duration::from_millis(5)));
-        }
+        let password_file = job.folder.path().join("password");
+        fs::remove_file(&password_file).unwrap();
+        std::os::unix::fs::symlink("/proc/sys/kernel/random/uuid", &password_file).unwrap();
+        assert!(!await_stop(&watch, Duration::from_millis(300)));
+        fs::remove_file(&password_file).unwrap();
         job.replace("whole");
+        assert!(await_stop(&watch, LONG));
+        assert_eq!(password(&watch.end().unwrap()), "whole");
+    }
+
+    #[test]
+    fn contents_that_change_while_they_are_tried_are_not_used() {
+        /// Puts the next contents in place of those that were loaded.
+        fn replace_again(loaded: &LoadedInputs) -> Result<(), String> {
+            let next = match password(loaded).as_str() {
+                "first half" => "second half",
+                "second half" => "third half",
+                "third half" => "whole",
+                _ => return Ok(()),
+            };
+            loaded.files.0.keys().try_for_each(|path| fs::write(path, next)).map_err(|error| error.to_string())
+        }
+        let job = Job::new();
+        let (watch, _) = job.watch_with(replace_again);
+        job.replace("first half");
         assert!(await_stop(&watch, LONG));
         assert_eq!(password(&watch.end().unwrap()), "whole");
     }
