@@ -303,6 +303,24 @@ fn settings_without_effect_are_warned_about() {
 }
 
 #[test]
+fn identity_that_holds_the_id_of_a_schema_is_warned_about() {
+    let warnings = |lines: &str| {
+        let loaded = load_text(&with(lines)).map_err(|diagnostics| diagnostics.render(false)).unwrap();
+        loaded.warnings.iter().map(|warning| warning.message().to_owned()).collect::<Vec<_>>()
+    };
+    let input = |formats: &str, identity: &str| format!("input: {{topics: [in], {formats}}}\nidentity: {identity}");
+    let [key] = warnings(&input("key_format: avro", "key")).try_into().unwrap();
+    assert!(key.contains("all bytes of the key"), "{key}");
+    let [value] = warnings(&input("value_format: auto", "[key, {first_of: [header.id, value]}]")).try_into().unwrap();
+    assert!(value.contains("all bytes of the value"), "{value}");
+    for (formats, identity) in
+        [("key_format: avro", "{content: key}"), ("key_format: json", "key"), ("value_format: avro", "key")]
+    {
+        assert_eq!(warnings(&input(formats, identity)), Vec::<String>::new(), "{formats}, {identity}");
+    }
+}
+
+#[test]
 fn new_topic_of_a_pattern_can_have_a_problem() {
     let topology = topology(&with("input: {pattern: '^[a-z]+$', exclude: [out]}\noutput: {topic: 'clean.{topic}'}"));
     let topology = Topology { dead_letter: "clean.x".to_owned(), audit: Some("clean.b".to_owned()), ..topology };

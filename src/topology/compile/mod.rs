@@ -52,6 +52,7 @@ pub fn compile(
     let topics = compiler.topics(name.as_deref(), input.as_ref());
     compiler.check_partitioning();
     compiler.check_clock();
+    compiler.check_schema_ids();
     compiler.check_sink();
     compiler.check_gate();
     let gate = compiler.gate(name.as_deref());
@@ -231,6 +232,25 @@ impl Compiler<'_> {
         let help = "the records of a partition are in order anyway: leave `version` out if none comes late, or name a counter \
                     of the source, alone or behind the time, e.g. `version: {of: value.revision, as: integer}`";
         self.warning(self.spec.version_place.unwrap_or_default(), message, "a clock, in milliseconds", help);
+    }
+
+    /// Warns of an identity that holds the bytes that name a schema.
+    fn check_schema_ids(&mut self) {
+        let (input, parts) = (&self.spec.input, &self.spec.identity.parts);
+        for (source, format, what) in
+            [(Source::Key, &input.key_format, "key"), (Source::Value, &input.value_format, "value")]
+        {
+            let names_schemas = format.as_ref().is_some_and(|format| format.value.has_schemas());
+            let Some(part) = parts.iter().find(|part| names_schemas && part.value.holds_bytes(&source)) else {
+                continue;
+            };
+            let message = format!(
+                "`{what}` is all bytes of the {what}, and the id of its schema is among them: what was seen before a producer \
+                 changes to another version of the schema is forwarded again"
+            );
+            let help = format!("write `{{content: {what}}}`, which is what the {what} says, whatever its schema");
+            self.warning(part.place, message, "another schema, another identity", help);
+        }
     }
 
     /// Warns if records with the same identity may be in different partitions.

@@ -96,6 +96,15 @@ impl IdentityPart {
         }
     }
 
+    /// Whether it may be all bytes of this source, whatever they say.
+    pub fn holds_bytes(&self, source: &Source) -> bool {
+        match self {
+            Self::Scalar(path) => path.source == *source && !path.is_inside(),
+            Self::FirstOf(alternatives) => alternatives.iter().flatten().any(|part| part.holds_bytes(source)),
+            Self::Content(_) | Self::Fingerprint { .. } | Self::Bucket { .. } | Self::Rows { .. } => false,
+        }
+    }
+
     /// Whether records with the same such part always have the same key.
     pub fn holds_key(&self) -> bool {
         let whole = |path: &Path| path.source == Source::Key && !path.is_inside();
