@@ -141,6 +141,8 @@ pub struct Work {
     pub key: Option<Vec<u8>>,
     /// The record's value.
     pub value: Option<Vec<u8>>,
+    /// The value as JSON; `None` if it was not read by a schema.
+    pub decoded: Option<Vec<u8>>,
     /// The record's headers, in their order.
     pub headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     /// The identity: its store key.

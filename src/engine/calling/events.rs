@@ -251,6 +251,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
+    use crate::dedup::{Decoder, Format};
     use crate::effect::provider::{Body, Calls, OwnedStep, OwnedStepState, Request};
     use crate::engine::calling::blocked::Blocked;
     use crate::engine::calling::health::Health;
@@ -262,7 +263,8 @@ mod tests {
     use crate::engine::sink_trouble::LoggedReasons;
     use crate::format::Outcome;
     use crate::observe::Metrics;
-    use crate::rendering::work::WorkRenderer;
+    use crate::rendering::work::{WorkMaker, WorkRenderer};
+    use crate::schemas::Sources;
 
     /// A driver whose handler reports a step, and ends, after the lane has called `take_report` and before it calls
     /// `take_end`.
@@ -319,6 +321,7 @@ mod tests {
             available: None,
             ended: Some(AttemptEnd { number, attempt, outcome, body, message, duration }),
         };
+        let decoder = Decoder::of([Format::Bytes; 2], 1, &Sources::default());
         let mut calling = Calling {
             calls: Box::new(driver),
             under_way: HashMap::from([(number, (0, 0))]),
@@ -336,7 +339,7 @@ mod tests {
             ),
             logged_reasons: LoggedReasons::default(),
             numbers: CallNumbers::default(),
-            work_renderer: WorkRenderer::Handler("t".into()),
+            work_renderer: WorkRenderer::Handler(Box::new(WorkMaker::new("t", decoder))),
             judging_buffers: JudgingBuffers::default(),
         };
         let mut windows = SingleWindow(window);

@@ -318,14 +318,23 @@ fn isolated_task_waits_too() {
     running.end().unwrap();
 }
 
-/// The offsets of the records whose work was done.
+/// The offsets of the records whose work was done, which the handler reads as JSON.
 #[derive(Clone, Default)]
 struct Done(Arc<Mutex<Vec<i64>>>);
+
+/// A record's value.
+#[derive(serde::Deserialize)]
+struct Order {
+    id: String,
+    version: i64,
+}
 
 impl Done {
     fn handlers(&self) -> Handlers {
         let done = self.clone();
         let function = Function::new(async move |record: &Record, _: &mut Steps| {
+            let Order { id, version } = record.json()?;
+            assert!(!id.is_empty() && version > 0, "{id} {version}");
             done.0.lock().unwrap().push(record.offset());
             Ok::<(), StepError>(())
         });

@@ -52,12 +52,13 @@ impl Record {
         self.0.headers.iter().map(|(name, value)| (name.as_slice(), value.as_deref()))
     }
 
-    /// Its value, read as JSON.
+    /// Its value, read as JSON. A value that names a schema (Avro, Protobuf or JSON Schema, by the topology's
+    /// `value_format`) is read as the JSON that docs/formats.md describes.
     ///
     /// # Errors
     /// The value cannot be read as a `T`. The error is a rejection: another attempt would read the same value.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, StepError> {
-        let value = self.value().unwrap_or(b"null");
+        let value = self.0.decoded.as_deref().or(self.value()).unwrap_or(b"null");
         // The message has only the position: the text there may be secret.
         serde_json::from_slice(value).map_err(|error| {
             let (line, column) = (error.line(), error.column());

@@ -43,6 +43,7 @@ fn work(value: &str) -> Arc<Work> {
         timestamp: Some(5),
         key: Some(b"k".to_vec()),
         value: Some(value.as_bytes().to_vec()),
+        decoded: None,
         headers: vec![(b"h".to_vec(), None)],
         identity: value.as_bytes().to_vec(),
         epoch: None,

@@ -347,6 +347,7 @@ pub(in crate::engine::calling) fn handled(window: &mut Window, offset: i64) {
         timestamp: None,
         key: None,
         value: None,
+        decoded: None,
         headers: Vec::new(),
         identity: vec![1],
         epoch: None,
