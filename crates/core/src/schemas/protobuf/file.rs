@@ -38,6 +38,8 @@ pub(super) struct Message {
     pub oneofs: Vec<Features>,
     /// The entry of a map.
     pub is_entry: bool,
+    /// The entry of a field that is written `map<…>`: the text declares no message for it.
+    pub is_synthetic: bool,
 }
 
 /// An enum.

@@ -20,8 +20,12 @@ pub struct Message {
     pub name: Box<str>,
     /// By number, ascending.
     pub fields: Vec<Field>,
-    /// The messages that are declared in it, in this order.
+    /// The messages that are declared in it, and the entries of its maps, in the order of the text.
     pub nested: Vec<usize>,
+    /// Whether it is the entry of a map.
+    pub is_entry: bool,
+    /// Whether it is the entry of a field that is written `map<…>`: the text declares no message for it.
+    pub is_synthetic: bool,
     /// What JSON knows it as.
     pub known: Known,
 }

@@ -8,7 +8,7 @@
 //! - The files that registries leave out (`known`) are built in; a reference of the same name takes precedence.
 //! - Extensions are unknown fields. So are fields of the wire whose type does not fit.
 //! - Whether an enum is closed makes no difference: a number that it does not know stays a number.
-//! - **Indexes of messages** ([`Schema::message`]) do not count the entries of maps, as Confluent's serializer in Java.
+//! - **Indexes of messages**: see [`Schema::message`].
 //!
 //! **Failure.** A text that is no schema gives a [`SchemaError`] with the line and the column. Work and memory are
 //! linear in the texts: declarations are nested `NESTED_MAX` deep at most.
@@ -50,18 +50,35 @@ impl Schema {
         &self.graph
     }
 
-    /// The number of the message with these indexes: of a message of the file, of one that is declared in it, and so
-    /// on.
+    /// The number of the message with these indexes: the first is that of a message of the file, each further one that
+    /// of a message declared in the message before it.
+    ///
+    /// Clients disagree on whether the entries of maps are counted. Confluent's registry and its client for Java count
+    /// those that the schema declares as messages, which that client does itself, and none for a field written
+    /// `map<…>`. The clients for Python, Go and .NET count all of them, where protoc places them; that for JavaScript
+    /// counts none. The registry's way comes first; indexes that lead to no message, or to an entry, are followed in the
+    /// other two.
     pub fn message(&self, indexes: &[i32]) -> Option<usize> {
-        let (last, outer) = indexes.split_last()?;
-        let mut list = &self.graph.roots;
-        for index in outer {
-            list = &self.graph.messages[*list.get(usize::try_from(*index).ok()?)?].nested;
-        }
-        list.get(usize::try_from(*last).ok()?).copied()
+        let declared = self.follow(indexes, |message| !message.is_synthetic);
+        declared
+            .or_else(|| self.follow(indexes, |_| true))
+            .or_else(|| self.follow(indexes, |message| !message.is_entry))
     }
 
-    /// The number of the message with this name, within the package or with it.
+    /// The message with these indexes among those that count.
+    fn follow(&self, indexes: &[i32], counts: impl Fn(&Message) -> bool) -> Option<usize> {
+        let messages = &self.graph.messages;
+        let mut list = &self.graph.roots;
+        let mut found = None;
+        for index in indexes {
+            let mut counted = list.iter().copied().filter(|number| counts(&messages[*number]));
+            let number = counted.nth(usize::try_from(*index).ok()?)?;
+            (found, list) = (Some(number), &messages[number].nested);
+        }
+        found.filter(|number| !messages[*number].is_entry)
+    }
+
+    /// The number of the message with this name, which may begin with the package.
     pub fn named(&self, name: &str) -> Option<usize> {
         let parts: Vec<&str> = name.split('.').collect();
         (0..parts.len()).find_map(|from| {
@@ -75,7 +92,8 @@ impl Schema {
         })
     }
 
-    /// The number of the message at this place among the names of all messages of the file, sorted.
+    /// The number of the message at this place if all messages of the file are sorted by their names. The entries of
+    /// maps are among them, as for AWS Glue's serializer (`MessageIndexFinder`).
     pub fn sorted(&self, place: usize) -> Option<usize> {
         let below = |of: &str, list: &[usize]| -> Vec<(String, usize)> {
             let name = |number: &usize| format!("{of}{}", self.graph.messages[*number].name);

@@ -23,7 +23,7 @@ pub(super) fn resolve(text: &str, references: &[(&str, &str)]) -> Result<Graph, 
     }
     // What the first file declares comes first in the graph.
     let first = files.first().map_or(&[][..], |file| &file.messages);
-    for (number, message) in first.iter().enumerate().filter(|(_, message)| !message.is_entry) {
+    for (number, message) in first.iter().enumerate() {
         match message.parent {
             Some(parent) => graph.messages[parent].nested.push(number),
             None => graph.roots.push(number),
@@ -115,7 +115,8 @@ impl<'f> Scopes<'f> {
             let what = What::Message(graph.messages.len());
             let scope = self.declare(parent, &message.name, what).map_err(|e| file.error(message.at, e))?;
             self.of_messages.push(scope);
-            graph.messages.push(Message { name: message.name.as_str().into(), ..Message::default() });
+            let (name, is_entry, is_synthetic) = (message.name.as_str().into(), message.is_entry, message.is_synthetic);
+            graph.messages.push(Message { name, is_entry, is_synthetic, ..Message::default() });
         }
         for declared in &file.enums {
             let parent = declared.parent.map_or(package, |parent| self.of_messages[from + parent]);

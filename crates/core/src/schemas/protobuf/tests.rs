@@ -152,7 +152,7 @@ fn editions_are_read_from_texts_and_from_descriptors() {
         let schema = parse(text);
         assert_eq!(fields(&schema), expected, "{text}");
         let line = schema.message(&[0, 0]).unwrap();
-        assert_eq!(&*schema.graph().messages[line].name, "Line", "entries of maps have no index");
+        assert_eq!(&*schema.graph().messages[line].name, "Line", "no record is the entry of a map");
         let Type::Message(entry) = schema.graph().messages[0].fields[5].of else { panic!("a map") };
         assert_eq!(schema.graph().messages[entry].fields[1].of, Type::Message(line), "maps are never delimited");
     }
@@ -283,7 +283,9 @@ fn indexes_count_messages_that_are_declared() {
         (&[0, 1], Some("B")),
         (&[0, 1, 0], Some("C")),
         (&[0, 2], Some("D")),
-        (&[0, 3], None),
+        // With the entry counted, as Confluent's clients for Python, Go and .NET do.
+        (&[0, 3], Some("D")),
+        (&[0, 4], None),
         (&[1], Some("H")),
         (&[2], Some("E")),
         (&[3], None),
@@ -291,6 +293,33 @@ fn indexes_count_messages_that_are_declared() {
         assert_eq!(name(indexes), expected, "{indexes:?}");
     }
     assert_eq!(name(&[0, i32::MAX]), None);
+}
+
+/// The text is the one that Confluent's client for Java registers for `map<string, B> m = 1;`.
+#[test]
+fn map_may_be_a_list_of_messages_that_say_that_they_are_entries() {
+    let schema = parse(
+        r#"syntax = "proto3"; package p; message A { repeated .p.A.MEntry m = 1; string x = 2;
+             message MEntry { option map_entry = true; string key = 1; .p.A.B value = 2; }
+             message B { int32 n = 1; } }"#,
+    );
+    assert!(has(&schema, "m.any.n") && !has(&schema, "m.0.key") && !has(&schema, "m.any.value"));
+    assert_eq!(fields(&schema)[0], "1 m (0): Map of message MEntry");
+    // The entry is declared, and so it is counted, but no record is one.
+    let name = |indexes: &[i32]| schema.message(indexes).map(|message| &*schema.graph().messages[message].name);
+    assert_eq!([name(&[0, 0]), name(&[0, 1]), name(&[0, 2])], [Some("B"), Some("B"), None]);
+    let other = "message A { message E { option map_entry = false; optional int32 key = 1; } repeated E e = 1; }";
+    assert!(has(&parse(other), "e.0.key"));
+}
+
+#[test]
+fn places_among_sorted_names_count_entries_of_maps() {
+    let schema = parse("message B {} message A { map<int32, int32> tags = 1; message Z {} message C {} }");
+    let name = |place| schema.sorted(place).map(|message| &*schema.graph().messages[message].name);
+    assert_eq!(
+        (0..6).map(name).collect::<Vec<_>>(),
+        [Some("A"), Some("C"), Some("TagsEntry"), Some("Z"), Some("B"), None]
+    );
 }
 
 #[test]

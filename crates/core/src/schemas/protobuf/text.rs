@@ -118,8 +118,15 @@ impl<'t> Parser<'t> {
             }
             Token::Word("option") => {
                 let setting = self.option()?;
-                let message = scope.message.and_then(|message| self.file.messages.get_mut(message));
-                apply(&setting, message.map_or(&mut self.file.features, |message| &mut message.features));
+                match scope.message.and_then(|message| self.file.messages.get_mut(message)) {
+                    Some(message) => {
+                        apply(&setting, &mut message.features);
+                        // Confluent's client for Java registers a map as a list of such messages.
+                        message.is_entry |=
+                            setting.name == "map_entry" && setting.value == Literal::Word("true".into());
+                    }
+                    None => apply(&setting, &mut self.file.features),
+                }
             }
             _ => return Ok(false),
         }
@@ -293,8 +300,8 @@ impl<'t> Parser<'t> {
         self.settings(&mut field)?;
         self.expect(';')?;
         let parent = scope.message;
-        let entry = Message { at: from, name: entry, parent, fields, is_entry: true, ..Message::default() };
-        self.file.messages.push(entry);
+        let entry = Message { at: from, name: entry, parent, fields, ..Message::default() };
+        self.file.messages.push(Message { is_entry: true, is_synthetic: true, ..entry });
         Ok(field)
     }
 
