@@ -115,10 +115,11 @@ impl Reading<'_, '_, '_> {
     }
 
     fn object(&mut self, node: usize, members: &[Member], depth_left: usize) -> Read<()> {
-        let depth_left = self.enter(depth_left)?;
+        let depth_left = enter(self.cursor, depth_left)?;
         let from = self.to.end();
         self.to.out().push(b'{');
         for (i, member) in members.iter().enumerate() {
+            self.check_written()?;
             let name = &self.program.members[member.name as usize];
             self.to.out().extend_from_slice(&name[usize::from(i == 0)..]);
             self.member(member, depth_left)?;
@@ -129,7 +130,7 @@ impl Reading<'_, '_, '_> {
     }
 
     fn array(&mut self, node: usize, wanted: &[Item], item: OpId, depth_left: usize) -> Read<()> {
-        let depth_left = self.enter(depth_left)?;
+        let depth_left = enter(self.cursor, depth_left)?;
         let from = self.to.end();
         self.to.out().push(b'[');
         let mut wanted = wanted.iter().peekable();
@@ -152,7 +153,7 @@ impl Reading<'_, '_, '_> {
     }
 
     fn map(&mut self, node: usize, wanted: &[Entry], value: OpId, depth_left: usize) -> Read<()> {
-        let depth_left = self.enter(depth_left)?;
+        let depth_left = enter(self.cursor, depth_left)?;
         let from = self.to.end();
         self.to.out().push(b'{');
         let mut is_first = true;
@@ -193,13 +194,7 @@ impl Reading<'_, '_, '_> {
         Ok(())
     }
 
-    /// Goes one level deeper in what is written.
-    fn enter(&mut self, depth_left: usize) -> Read<usize> {
-        self.check_written()?;
-        enter(self.cursor, depth_left)
-    }
-
-    /// Checks that the record is not written as much more than it is.
+    /// Checks that what was written has not passed the bound: before each field, item and entry.
     fn check_written(&self) -> Read<()> {
         if self.to.end() > self.written_max {
             return Err(self.cursor.fault(self.cursor.at(), "as JSON, the record would be many times as large"));

@@ -135,6 +135,18 @@ fn records_that_hold_each_other_twice_do_not_multiply() {
 }
 
 #[test]
+fn long_symbols_of_many_fields_are_not_written_without_end() {
+    let symbol = "S".repeat(200_000);
+    let rest: String = (1..10_000).map(|i| format!(r#",{{"name":"f{i}","type":"E"}}"#)).collect();
+    let text = record(&format!(r#"{{"name":"f0","type":{{"type":"enum","name":"E","symbols":["{symbol}"]}}}}{rest}"#));
+    let mut reader = Reader::new(&text, &[""]);
+    let bytes = vec![0; 10_000];
+    assert_eq!(reader.read(&bytes).unwrap_err().what, "as JSON, the record would be many times as large");
+    let bound = WRITTEN_BYTES_MIN + WRITTEN_BYTES_PER_BYTE * bytes.len();
+    assert!(reader.to.end() < bound + 2 * symbol.len(), "{}", reader.to.end());
+}
+
+#[test]
 fn lengths_and_counts_that_lie_are_refused() {
     let text = record(
         r#"{"name":"s","type":"string"},{"name":"a","type":{"type":"array","items":"int"}},
