@@ -249,9 +249,7 @@ impl Plan {
                     Message::Sorted(place) => usize::try_from(place).ok().and_then(|place| schema.sorted(place)),
                     Message::First => schema.message(&[0]),
                 };
-                if root.is_none() {
-                    return Err("it has no such message as the record says that it is".to_owned());
-                }
+                let root = root.ok_or("it has no such message as the record says that it is")?;
                 Self::Protobuf(protobuf::Plan::new(&schema, root, steps, depth_max))
             }
             Language::JsonSchema => Self::Json,

@@ -5,6 +5,10 @@
 
 use std::ops::Range;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use super::number;
 use super::steps::Found;
 
 /// The wanted places of one record, reused for the next.
@@ -100,6 +104,40 @@ impl Extracted {
         let from = self.json.len();
         write(&mut self.json);
         self.note(node, Found::Number { from, to: self.json.len() });
+    }
+
+    /// Appends a signed integer.
+    pub fn integer(&mut self, node: usize, value: i64) {
+        self.number(node, |out| out.extend_from_slice(number::format_i64(value, &mut [0; 20])));
+    }
+
+    /// Appends the shortest number that a float is read back from; a text for one that JSON has no number for. The zero
+    /// with a sign keeps it.
+    pub fn float<F: ryu_js::Float + Into<f64> + Copy>(&mut self, node: usize, value: F) {
+        let wide: f64 = value.into();
+        if wide.is_nan() {
+            self.text(node, "NaN");
+        } else if wide.is_infinite() {
+            self.text(node, if wide > 0.0 { "Infinity" } else { "-Infinity" });
+        } else if wide == 0.0 && wide.is_sign_negative() {
+            // ryu_js writes it as JavaScript does, without its sign.
+            self.number(node, |out| out.extend_from_slice(b"-0.0"));
+        } else {
+            self.number(node, |out| out.extend_from_slice(ryu_js::Buffer::new().format_finite(value).as_bytes()));
+        }
+    }
+
+    /// Appends bytes as a text in base64, padded.
+    pub fn base64(&mut self, node: usize, bytes: &[u8]) {
+        self.json.push(b'"');
+        let from = self.json.len();
+        self.json.resize(from + bytes.len().div_ceil(3) * 4, 0);
+        // There is room for all of it.
+        let length = BASE64_STANDARD.encode_slice(bytes, &mut self.json[from..]).unwrap_or_default();
+        let to = from + length;
+        self.json.truncate(to);
+        self.json.push(b'"');
+        self.note(node, Found::Text { from, to, escaped: false });
     }
 
     /// Appends a text in quotes, with escapes where JSON needs them.

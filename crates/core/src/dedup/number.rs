@@ -126,21 +126,32 @@ fn exponent_value(text: &[u8]) -> Result<i64, TooLong> {
 
 /// An integer in decimal.
 pub(super) fn format_i64(value: i64, digits: &mut [u8; 20]) -> &[u8] {
-    let mut from = digits.len();
-    let mut rest = value.unsigned_abs();
-    loop {
-        from -= 1;
-        digits[from] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
+    let mut from = write_digits(value.unsigned_abs(), digits);
     if value < 0 {
         from -= 1;
         digits[from] = b'-';
     }
     &digits[from..]
+}
+
+/// An unsigned integer in decimal.
+pub(super) fn format_u64(value: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let from = write_digits(value, digits);
+    &digits[from..]
+}
+
+/// Writes an integer to the end of `digits`; returns where it begins.
+fn write_digits(value: u64, digits: &mut [u8; 20]) -> usize {
+    let mut from = digits.len();
+    let mut rest = value;
+    loop {
+        from -= 1;
+        digits[from] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            return from;
+        }
+    }
 }
 
 /// A canonical form as a person would write it: `1000` for `1e3`, `0.5` for `5e-1`, `1e300` as it is.

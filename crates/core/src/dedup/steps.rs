@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::schemas::is_index;
+
 /// A wanted place: the number of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PathIndex(pub usize);
@@ -160,6 +162,5 @@ fn tag(name: &[u8]) -> u64 {
 
 /// The array index that a step stands for: digits without a leading zero.
 pub(super) fn array_index(step: &str) -> Option<usize> {
-    let canonical = step == "0" || (!step.starts_with('0') && step.bytes().all(|byte| byte.is_ascii_digit()));
-    canonical.then(|| step.parse().ok()).flatten()
+    is_index(step).then(|| step.parse().ok()).flatten()
 }

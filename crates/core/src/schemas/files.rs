@@ -118,7 +118,7 @@ impl Files {
     fn add(&mut self, file: &File, written: Arc<Written>) -> Result<(), Error> {
         if let Some(walked) = &file.walked {
             // Two files with one schema are the same to a reader, but for names that are only aliases.
-            self.prints.entry(fingerprint::crc64(walked.form.as_bytes())).or_insert_with(|| Arc::clone(&written));
+            self.prints.entry(walked.fingerprint()).or_insert_with(|| Arc::clone(&written));
         }
         let Some((stem, _)) = file.name.rsplit_once('.').filter(|(stem, _)| !stem.contains('/')) else { return Ok(()) };
         let before = match (stem.parse(), uuid_of(stem)) {

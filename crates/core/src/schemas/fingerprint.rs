@@ -7,28 +7,18 @@
 
 use serde_json::Value;
 
+use super::avro::{full_name, namespace_of, primitive};
+
 /// The fingerprint of no bytes, and the polynomial.
 const EMPTY: u64 = 0xC15D_213A_A4D7_A795;
 
-const PRIMITIVES: [&str; 8] = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"];
-
-/// The fingerprint of a schema; `None` if the text is no Avro schema.
-pub fn of(schema: &str) -> Option<u64> {
-    canonical(schema).map(|form| crc64(form.as_bytes()))
-}
-
 /// CRC-64-AVRO of bytes.
-pub fn crc64(bytes: &[u8]) -> u64 {
+fn crc64(bytes: &[u8]) -> u64 {
     let step = |print: u64| (print >> 1) ^ (EMPTY & (print & 1).wrapping_neg());
     bytes.iter().fold(EMPTY, |print, byte| {
         let low = (print ^ u64::from(*byte)) & 0xFF;
         (print >> 8) ^ (0..8).fold(low, |low, _| step(low))
     })
-}
-
-/// The parsing canonical form; `None` if the text is no Avro schema.
-pub fn canonical(schema: &str) -> Option<String> {
-    walked(schema).map(|walked| walked.form)
 }
 
 /// What is found in a schema.
@@ -51,9 +41,14 @@ pub fn walked(schema: &str) -> Option<Walked> {
 }
 
 impl Walked {
+    /// The schema's fingerprint.
+    pub fn fingerprint(&self) -> u64 {
+        crc64(self.form.as_bytes())
+    }
+
     fn schema(&mut self, schema: &Value, namespace: &str) -> Option<()> {
         match schema {
-            Value::String(name) if PRIMITIVES.contains(&name.as_str()) => self.quoted(name),
+            Value::String(name) if primitive(name).is_some() => self.quoted(name),
             Value::String(name) => {
                 let full = full_name(name, namespace);
                 self.quoted(&full);
@@ -106,7 +101,7 @@ impl Walked {
                 self.form.push_str(&format!(r#""size":{size}"#));
             }
             _ => {
-                let within = full.rsplit_once('.').map_or("", |(namespace, _)| namespace);
+                let within = namespace_of(&full);
                 self.form.push_str(r#""fields":"#);
                 self.list(schema.get("fields")?.as_array()?, |found, field| {
                     found.form.push_str(r#"{"name":"#);
@@ -139,14 +134,6 @@ impl Walked {
     }
 }
 
-/// A type's name with its namespace.
-fn full_name(name: &str, namespace: &str) -> String {
-    match name.contains('.') || namespace.is_empty() {
-        true => name.trim_start_matches('.').to_owned(),
-        false => format!("{namespace}.{name}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     //! Goal: fingerprints are those of Avro's own tests (`share/test/data/schema-tests.txt`).
@@ -154,6 +141,10 @@ mod tests {
     use apache_avro::rabin::Rabin;
 
     use super::*;
+
+    fn of(schema: &str) -> Option<u64> {
+        walked(schema).map(|walked| walked.fingerprint())
+    }
 
     #[test]
     fn fingerprints_are_those_of_avro() {

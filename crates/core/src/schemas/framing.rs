@@ -38,11 +38,12 @@ use std::io::Read as _;
 use flate2::read::ZlibDecoder;
 
 use super::id::Id;
+use super::varint::{self, NoVarint};
 use super::written::Language;
 use crate::record::Headers;
 
 /// The most that a compressed record may inflate to: Kafka's records are far smaller.
-pub const INFLATED_BYTES_MAX: usize = 20 << 20;
+const INFLATED_BYTES_MAX: usize = 20 << 20;
 /// How deep a message may be nested in others.
 pub const DEPTH_MAX: usize = 16;
 /// The longest name of a message that Apicurio writes before it.
@@ -381,12 +382,6 @@ impl Framed<'_> {
         }
     }
 
-    /// For Protobuf behind a number: the bytes as they are if nothing but the record is there. `None` where something is
-    /// always there.
-    pub fn bare(&self) -> Option<&[u8]> {
-        (matches!(self.id, Id::Number(_) | Id::Long(_)) && self.behind.is_none()).then_some(self.payload.as_ref())
-    }
-
     /// The bytes of the record itself, and for Protobuf which message it is.
     ///
     /// # Errors
@@ -425,15 +420,12 @@ fn unread(all: &[u8], rest: &[u8], why: &'static str) -> Unframed {
 
 /// A varint at the beginning of `rest`.
 fn varint<'a>(all: &[u8], rest: &'a [u8]) -> Result<(u32, &'a [u8]), Unframed> {
-    let mut number: u64 = 0;
-    for (at, &byte) in rest.iter().take(5).enumerate() {
-        number |= u64::from(byte & 0x7F) << (7 * at);
-        if byte & 0x80 == 0 {
-            let number = u32::try_from(number).map_err(|_| unread(all, rest, "a number takes more than 32 bits"))?;
-            return Ok((number, &rest[at + 1..]));
-        }
+    let too_long = |_| unread(all, rest, "a number takes more than 32 bits");
+    match varint::read(rest, 32) {
+        Ok((number, length)) => Ok((u32::try_from(number).map_err(too_long)?, &rest[length..])),
+        Err(NoVarint::TooLong) => Err(unread(all, rest, "a number takes more than 32 bits")),
+        Err(NoVarint::CutOff) => Err(unread(all, rest, "the bytes end there")),
     }
-    Err(unread(all, rest, if rest.len() < 5 { "the bytes end there" } else { "a number takes more than 32 bits" }))
 }
 
 fn zigzag<'a>(all: &[u8], rest: &'a [u8]) -> Result<(i32, &'a [u8]), Unframed> {

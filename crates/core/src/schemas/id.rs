@@ -56,34 +56,37 @@ impl fmt::Display for Id {
     }
 }
 
-/// A UUID as text, in lower case.
+/// Where a UUID's text has hyphens.
+const HYPHENS: [usize; 4] = [8, 13, 18, 23];
+
+/// The text of a UUID: in lower case, with hyphens.
 pub fn hyphenated(uuid: [u8; 16]) -> String {
-    let mut text = String::with_capacity(36);
-    for (at, byte) in uuid.into_iter().enumerate() {
-        if matches!(at, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        text.push_str(&format!("{byte:02x}"));
+    uuid_text(uuid).map(char::from).iter().collect()
+}
+
+/// As [`hyphenated`], without an allocation: the text is ASCII.
+pub(crate) fn uuid_text(uuid: [u8; 16]) -> [u8; 36] {
+    let mut text = [b'-'; 36];
+    let digits = uuid.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    for (at, digit) in (0..text.len()).filter(|at| !HYPHENS.contains(at)).zip(digits) {
+        text[at] = b"0123456789abcdef"[usize::from(digit)];
     }
     text
 }
 
-/// The UUID that a text is, with hyphens or without; `None` for any other text.
+/// The UUID with this text, which may have hyphens or not; `None` for any other text.
 pub fn uuid_of(text: &str) -> Option<[u8; 16]> {
-    let digits: Vec<u8> = match text.len() {
-        32 => text.bytes().collect(),
-        36 if [8, 13, 18, 23].iter().all(|&at| text.as_bytes()[at] == b'-') => {
-            text.bytes().filter(|byte| *byte != b'-').collect()
-        }
+    let text = text.as_bytes();
+    let has_hyphens = match text.len() {
+        32 => false,
+        36 if HYPHENS.iter().all(|&at| text[at] == b'-') => true,
         _ => return None,
     };
-    if digits.len() != 32 {
-        return None;
-    }
+    let mut digits = text.iter().enumerate().filter(|(at, _)| !has_hyphens || !HYPHENS.contains(at));
+    let mut digit = || u8::try_from(char::from(*digits.next()?.1).to_digit(16)?).ok();
     let mut uuid = [0; 16];
-    for (byte, pair) in uuid.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |at: usize| char::from(pair[at]).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        *byte = digit(0)? << 4 | digit(1)?;
+    for byte in &mut uuid {
+        *byte = digit()? << 4 | digit()?;
     }
     Some(uuid)
 }

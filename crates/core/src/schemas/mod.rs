@@ -24,6 +24,7 @@ pub mod framing;
 pub mod id;
 pub mod known;
 pub mod protobuf;
+pub(crate) mod varint;
 pub mod written;
 
 pub use error::{SchemaError, Undecodable};
@@ -32,3 +33,8 @@ pub use framing::{Framed, IdBytes, Message, Unframed};
 pub use id::Id;
 pub use known::{LookUp, Schemas, Sources};
 pub use written::{Language, Reference, Written};
+
+/// Whether a step of a path is the number of an array's element: digits without leading zeros.
+pub(crate) fn is_index(step: &str) -> bool {
+    step == "0" || !step.starts_with('0') && !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit())
+}

@@ -1,9 +1,8 @@
 //! Avro's binary encoding, value by value.
 
 use crate::schemas::Undecodable;
+use crate::schemas::varint::{self, NoVarint};
 
-/// No varint has more bytes.
-const VARINT_BYTES_MAX: usize = 10;
 /// As much of a map's key is named in a fault.
 const KEY_BYTES_MAX: usize = 100;
 /// The bit of each byte of a varint that says that another byte follows.
@@ -86,11 +85,6 @@ impl<'b> Cursor<'b> {
         self.fault(self.bytes.len(), "the record ends too early")
     }
 
-    #[cold]
-    fn too_long(&self) -> Box<Fault> {
-        self.fault(self.at, "a number of more than 64 bits")
-    }
-
     /// An unsigned varint.
     #[inline]
     fn varint(&mut self) -> Read<u64> {
@@ -104,19 +98,13 @@ impl<'b> Cursor<'b> {
     }
 
     fn long_varint(&mut self) -> Read<u64> {
-        let mut value = 0;
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        for (i, &byte) in rest.iter().take(VARINT_BYTES_MAX).enumerate() {
-            if i + 1 == VARINT_BYTES_MAX && byte > 1 {
-                break;
-            }
-            value |= u64::from(byte & 0x7f) << (7 * i);
-            if byte < 0x80 {
-                self.at += i + 1;
-                return Ok(value);
-            }
-        }
-        Err(if rest.len() < VARINT_BYTES_MAX { self.ended() } else { self.too_long() })
+        let (value, length) =
+            varint::read(self.bytes.get(self.at..).unwrap_or_default(), 64).map_err(|error| match error {
+                NoVarint::CutOff => self.ended(),
+                NoVarint::TooLong => self.fault(self.at, "a number of more than 64 bits"),
+            })?;
+        self.at += length;
+        Ok(value)
     }
 
     /// Passes a number.

@@ -187,7 +187,7 @@ impl Reading<'_, '_, '_> {
             self.to.out().push(if i == 0 { b'{' } else { b',' });
             self.to.text(UNWANTED, name);
             self.to.out().push(b':');
-            scalar::write_integer(u32::from_le_bytes(self.cursor.array()?).into(), nodes[i], self.to);
+            self.to.integer(nodes[i], u32::from_le_bytes(self.cursor.array()?).into());
         }
         self.to.out().push(b'}');
         self.to.composite(node, from);

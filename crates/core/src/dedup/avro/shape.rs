@@ -60,18 +60,11 @@ impl Shapes<'_> {
             // What holds for one element, or key, holds for all.
             Kind::Array(items) => self.of(*items, UNWANTED, true).in_array(),
             Kind::Map(values) => self.of(*values, UNWANTED, true).in_map(),
-            Kind::Union(branches) => {
-                let is_null = |of: &TypeId| matches!(self.schema.kind(*of), Kind::Null);
-                let mut others = branches.iter().filter(|of| !is_null(of));
-                match (others.next(), others.next()) {
-                    (Some(only), None) => {
-                        let only = *only;
-                        self.of(only, node, whole)
-                    }
-                    // Which one it is, only the record says.
-                    _ => Shape::Plain,
-                }
-            }
+            Kind::Union(branches) => match self.schema.only_branch(branches) {
+                Some(only) => self.of(only, node, whole),
+                // Which branch a value has, only the record says.
+                None => Shape::Plain,
+            },
             _ => Shape::Plain,
         }
     }
@@ -109,14 +102,10 @@ impl Shapes<'_> {
                 Kind::String | Kind::Enum(_) => return true,
                 Kind::Fixed(_) => return of.logical == Some(Logical::Uuid),
                 Kind::Array(items) => *items,
-                Kind::Union(branches) => {
-                    let is_null = |of: &TypeId| matches!(self.schema.kind(*of), Kind::Null);
-                    let mut others = branches.iter().filter(|of| !is_null(of));
-                    match (others.next(), others.next()) {
-                        (Some(only), None) => *only,
-                        _ => return false,
-                    }
-                }
+                Kind::Union(branches) => match self.schema.only_branch(branches) {
+                    Some(only) => only,
+                    None => return false,
+                },
                 _ => return false,
             };
         }

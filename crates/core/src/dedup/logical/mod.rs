@@ -31,7 +31,7 @@ use super::vocabulary::TimeUnit;
 pub(super) mod decimal;
 pub(super) mod row;
 pub(super) mod text;
-mod time;
+pub(super) mod time;
 
 /// How many schemas are kept for a topic's values, or keys: each table has its own.
 const KNOWN_MAX: usize = 256;

@@ -99,6 +99,18 @@ fn write_day(days: i64, out: &mut Vec<u8>) -> Result<bool, Unlike> {
     if days.unsigned_abs() > DAYS_MAX {
         return Err(Unlike);
     }
+    let (year, month, day_of_month) = date_of(days);
+    let is_bc = year < 1;
+    // There is no year 0.
+    let year = if is_bc { 1 - year } else { year };
+    // writing to a vector never fails
+    let _ = write!(out, "{year:04}-{month:02}-{day_of_month:02}");
+    Ok(is_bc)
+}
+
+/// The year, the month and the day of the month that is this many days after 1970 began; at most [`DAYS_MAX`]. The year
+/// before 1 is 0.
+pub(in crate::dedup) fn date_of(days: i64) -> (i64, i64, i64) {
     // Years begin in March here, so that a leap day is the last one; 719,468 days lie between 0000-03-01 and 1970.
     let days = days + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -107,13 +119,7 @@ fn write_day(days: i64, out: &mut Vec<u8>) -> Result<bool, Unlike> {
     let month = (5 * day_of_year + 2) / 153;
     let day_of_month = day_of_year - (153 * month + 2) / 5 + 1;
     let (month, year) = if month < 10 { (month + 3, year) } else { (month - 9, year + 1) };
-    let year = year + era * 400;
-    let is_bc = year < 1;
-    // There is no year 0.
-    let year = if is_bc { 1 - year } else { year };
-    // writing to a vector never fails
-    let _ = write!(out, "{year:04}-{month:02}-{day_of_month:02}");
-    Ok(is_bc)
+    (year + era * 400, month, day_of_month)
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::io::Write;
 use super::scalar::{Raw, raw, utf8};
 use super::walk::{Failure, Walk, failure};
 use crate::dedup::extracted::Mark;
-use crate::dedup::logical::decimal;
+use crate::dedup::logical::{decimal, time};
 use crate::dedup::steps::{Found, UNWANTED};
 use crate::schemas::protobuf::wire::Malformed;
-use crate::schemas::protobuf::{Known, Message};
+use crate::schemas::protobuf::{Known, Message, push_camel_case};
 
 /// Seconds since 1970 of the years 1 to 9999.
 const TIMESTAMPS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
@@ -107,15 +107,7 @@ impl<'p, 'b> Walk<'p, 'b, '_> {
             if number > 0 {
                 text.push(',');
             }
-            let mut is_upper = false;
-            for c in utf8(&self.bytes[mark.from..mark.to], mark.from)?.chars() {
-                if c == '_' {
-                    is_upper = true;
-                } else {
-                    text.push(if is_upper { c.to_ascii_uppercase() } else { c });
-                    is_upper = false;
-                }
-            }
+            push_camel_case(utf8(&self.bytes[mark.from..mark.to], mark.from)?, false, &mut text);
         }
         self.to.text(node, &text);
         Ok(())
@@ -125,15 +117,7 @@ impl<'p, 'b> Walk<'p, 'b, '_> {
 /// Appends a timestamp as RFC 3339 writes it, in UTC.
 fn write_timestamp(seconds: i64, nanos: i64, out: &mut Vec<u8>) {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Days since the first of March of year 0, in cycles of 400 years, the leap day at the end of each year.
-    let shifted = days + 719_468;
-    let (cycle, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + 400 * cycle + i64::from(month <= 2);
+    let (year, month, day) = time::date_of(days);
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
     for (number, digits, separator) in
         [(year, 4, b'-'), (month, 2, b'-'), (day, 2, b'T'), (hour, 2, b':'), (minute, 2, b':'), (second, 2, b'Z')]

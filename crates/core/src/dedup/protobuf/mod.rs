@@ -49,18 +49,11 @@ impl Plan {
     /// It cannot be decoded; nothing is known about it then.
     pub fn read(&self, bytes: &[u8], to: &mut Extracted) -> Result<(), Undecodable> {
         to.clear(self.steps.len());
-        let Some(root) = self.root else {
-            return Err(Undecodable {
-                at: 0,
-                field: String::new(),
-                what: "the schema has no message of these indexes",
-            });
-        };
         let mut marks = to.take_marks();
         marks.push(Mark { to: bytes.len(), ..Mark::default() });
         let written_max = bytes.len().saturating_mul(WRITTEN_MAX_PER_BYTE).saturating_add(WRITTEN_MAX);
         let mut walk = Walk { plan: self, bytes, to, marks, written_max };
-        let result = walk.root(root);
+        let result = walk.root(self.root);
         let Walk { to, marks, .. } = walk;
         to.keep_marks(marks);
         result.map_err(|failure| *failure)

@@ -15,8 +15,8 @@ pub(super) const DEPTH_MAX: usize = 200;
 pub(in crate::dedup) struct Plan {
     pub(super) graph: Arc<Graph>,
     pub(super) steps: Steps,
-    /// The message; `None` if the schema has none with the record's indexes.
-    pub(super) root: Option<usize>,
+    /// The number of the message that records are.
+    pub(super) root: usize,
     /// By node: the fields of the message there that lead to something wanted; `None` if it is no message.
     pub(super) wanted: Vec<Option<Layout>>,
     /// By message: all of its fields; `None` if it is never written as a whole.
@@ -26,8 +26,8 @@ pub(in crate::dedup) struct Plan {
 }
 
 impl Plan {
-    /// The plan for records of the message with this number; of `None`, which no record can be, each is undecodable.
-    pub fn new(schema: &Schema, root: Option<usize>, steps: &Steps, depth_max: usize) -> Self {
+    /// The plan for records of the message with this number.
+    pub fn new(schema: &Schema, root: usize, steps: &Steps, depth_max: usize) -> Self {
         let graph = Arc::clone(schema.graph());
         let nodes = steps.len();
         let mut plan = Self {
@@ -39,11 +39,9 @@ impl Plan {
             shape: Shape::Plain,
             depth_max: depth_max.min(DEPTH_MAX),
         };
-        if let Some(root) = root {
-            let place = Place { of: Type::Message(root), many: Many::One };
-            plan.compile(ROOT, place);
-            plan.shape = plan.shape_of(&[ROOT], place);
-        }
+        let place = Place { of: Type::Message(root), many: Many::One };
+        plan.compile(ROOT, place);
+        plan.shape = plan.shape_of(&[ROOT], place);
         plan
     }
 
@@ -99,10 +97,6 @@ impl Plan {
     fn shape_of(&self, nodes: &[usize], place: Place) -> Shape {
         let children = nodes.iter().flat_map(|node| self.steps.children(*node));
         let mut children: Vec<(&[u8], usize)> = children.map(|(name, _, child)| (name, child)).collect();
-        let boxed = |shape: Shape, of: fn(Box<Shape>) -> Shape| match shape {
-            Shape::Plain => Shape::Plain,
-            shape => of(Box::new(shape)),
-        };
         let inside = |nodes: &[usize], step: &[u8]| match std::str::from_utf8(step) {
             Ok(step) => match self.graph.step(place, step) {
                 Some(Inside::Place(inner)) => self.shape_of(nodes, inner),
@@ -112,8 +106,8 @@ impl Plan {
         };
         let all: Vec<_> = children.iter().map(|(_, node)| *node).collect();
         match (place.many, place.of) {
-            (Many::List, _) if !all.is_empty() => boxed(inside(&all, b"0"), Shape::Array),
-            (Many::Map, _) if !all.is_empty() => boxed(inside(&all, b""), Shape::Map),
+            (Many::List, _) if !all.is_empty() => inside(&all, b"0").in_array(),
+            (Many::Map, _) if !all.is_empty() => inside(&all, b"").in_map(),
             (Many::One, Type::Message(message) | Type::Group(message)) => {
                 let message = &self.graph.messages[message];
                 if message.known != Known::None {

@@ -1,11 +1,8 @@
 //! Scalars: from the wire to JSON.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-
 use super::walk::{Failure, Walk, failure};
 use crate::dedup::extracted::Mark;
-use crate::dedup::steps::Found;
+use crate::dedup::number;
 use crate::schemas::protobuf::wire::{self, Cursor, Malformed};
 use crate::schemas::protobuf::{Constant, Scalar, Type};
 
@@ -30,12 +27,12 @@ impl<'b> Walk<'_, 'b, '_> {
     /// Writes a scalar; `at` is where it is in the record.
     pub fn scalar(&mut self, of: Type, raw: Raw<'_>, node: usize, at: usize) -> Result<(), Failure> {
         match (of, raw) {
-            (Type::Scalar(Scalar::Double), Raw::Bits(bits)) => self.float(node, f64::from_bits(bits)),
+            (Type::Scalar(Scalar::Double), Raw::Bits(bits)) => self.to.float(node, f64::from_bits(bits)),
             // Its bits are the lower 32.
-            (Type::Scalar(Scalar::Float), Raw::Bits(bits)) => self.float(node, f32::from_bits(bits as u32)),
+            (Type::Scalar(Scalar::Float), Raw::Bits(bits)) => self.to.float(node, f32::from_bits(bits as u32)),
             (Type::Scalar(Scalar::Bool), Raw::Bits(bits)) => self.to.bool(node, bits != 0),
             (Type::Scalar(scalar), Raw::Bits(bits)) => self.integer(node, bits, is_signed(scalar)),
-            (Type::Scalar(Scalar::Bytes), Raw::Bytes(bytes)) => self.base64(node, bytes),
+            (Type::Scalar(Scalar::Bytes), Raw::Bytes(bytes)) => self.to.base64(node, bytes),
             (Type::Scalar(_), Raw::Bytes(bytes)) => {
                 let text = utf8(bytes, at)?;
                 self.to.text(node, text);
@@ -57,35 +54,6 @@ impl<'b> Walk<'_, 'b, '_> {
 
     fn integer(&mut self, node: usize, bits: u64, is_signed: bool) {
         self.to.number(node, |out| out.extend_from_slice(integer_text(bits, is_signed, &mut [0; 20])));
-    }
-
-    fn float<F: ryu_js::Float + Into<f64> + Copy>(&mut self, node: usize, value: F) {
-        let wide: f64 = value.into();
-        if wide.is_finite() {
-            self.to.number(node, |out| {
-                // The shortest text is that of JavaScript, which knows no negative zero.
-                if wide == 0.0 && wide.is_sign_negative() {
-                    out.push(b'-');
-                }
-                out.extend_from_slice(ryu_js::Buffer::new().format_finite(value).as_bytes());
-            });
-        } else if wide.is_nan() {
-            self.to.text(node, "NaN");
-        } else {
-            self.to.text(node, if wide > 0.0 { "Infinity" } else { "-Infinity" });
-        }
-    }
-
-    pub fn base64(&mut self, node: usize, bytes: &[u8]) {
-        let out = self.to.out();
-        out.push(b'"');
-        let from = out.len();
-        out.resize(from + bytes.len().div_ceil(3) * 4, b'=');
-        let written = STANDARD.encode_slice(bytes, &mut out[from..]).unwrap_or_default();
-        let to = from + written;
-        out.truncate(to);
-        out.push(b'"');
-        self.to.note(node, Found::Text { from, to, escaped: false });
     }
 
     /// The text of a map's key.
@@ -144,24 +112,9 @@ fn is_signed(scalar: Scalar) -> bool {
     !matches!(scalar, Scalar::Uint32 | Scalar::Uint64 | Scalar::Fixed32 | Scalar::Fixed64)
 }
 
-/// An integer in digits.
-pub(super) fn integer_text(bits: u64, is_signed: bool, scratch: &mut [u8; 20]) -> &[u8] {
-    let is_negative = is_signed && bits.cast_signed() < 0;
-    let mut left = if is_negative { bits.wrapping_neg() } else { bits };
-    let mut at = scratch.len();
-    loop {
-        at -= 1;
-        scratch[at] = b'0' + (left % 10) as u8; // One digit.
-        left /= 10;
-        if left == 0 {
-            break;
-        }
-    }
-    if is_negative {
-        at -= 1;
-        scratch[at] = b'-';
-    }
-    &scratch[at..]
+/// An integer in decimal.
+fn integer_text(bits: u64, is_signed: bool, scratch: &mut [u8; 20]) -> &[u8] {
+    if is_signed { number::format_i64(bits.cast_signed(), scratch) } else { number::format_u64(bits, scratch) }
 }
 
 /// The text in these bytes, which begin at byte `at` of the record.

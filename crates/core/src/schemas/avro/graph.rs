@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use crate::schemas::is_index;
+
 /// The largest number of bytes of a fixed type.
 pub(crate) const FIXED_BYTES_MAX: u32 = i32::MAX.unsigned_abs();
 
@@ -170,6 +172,12 @@ impl Schema {
         !reached.is_empty()
     }
 
+    /// The branch of a union that is not null, if there is only one.
+    pub(crate) fn only_branch(&self, branches: &[TypeId]) -> Option<TypeId> {
+        let mut others = branches.iter().filter(|of| !matches!(self.kind(**of), Kind::Null));
+        others.next().copied().filter(|_| others.next().is_none())
+    }
+
     /// The type of a whole record.
     pub(crate) fn root(&self) -> TypeId {
         self.root
@@ -194,9 +202,4 @@ impl Schema {
     pub(crate) fn types(&self) -> impl Iterator<Item = (TypeId, &Type)> {
         self.types.iter().enumerate().map(|(i, of)| (TypeId(i), of))
     }
-}
-
-/// Whether a step is the index of an array's element: digits without a leading zero.
-fn is_index(step: &str) -> bool {
-    step == "0" || (!step.starts_with('0') && !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit()))
 }

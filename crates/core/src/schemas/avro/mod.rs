@@ -12,6 +12,7 @@ mod parse;
 
 pub use graph::Schema;
 pub(crate) use graph::{DURATION, Field, Fixed, Kind, Logical, Record, Type, TypeId, Unit};
+pub(in crate::schemas) use parse::{full_name, namespace_of, primitive};
 
 #[cfg(test)]
 mod tests;

@@ -299,7 +299,7 @@ impl Builder {
     }
 }
 
-fn primitive(name: &str) -> Option<Kind> {
+pub(in crate::schemas) fn primitive(name: &str) -> Option<Kind> {
     Some(match name {
         "null" => Kind::Null,
         "boolean" => Kind::Boolean,
@@ -314,7 +314,7 @@ fn primitive(name: &str) -> Option<Kind> {
 }
 
 /// A name with the namespace that it is relative to, unless it has one itself.
-fn full_name(name: &str, namespace: &str) -> String {
+pub(in crate::schemas) fn full_name(name: &str, namespace: &str) -> String {
     match name.strip_prefix('.') {
         Some(bare) => bare.to_owned(),
         None if name.contains('.') || namespace.is_empty() => name.to_owned(),
@@ -323,7 +323,7 @@ fn full_name(name: &str, namespace: &str) -> String {
 }
 
 /// The namespace of a full name.
-fn namespace_of(name: &str) -> &str {
+pub(in crate::schemas) fn namespace_of(name: &str) -> &str {
     name.rsplit_once('.').map_or("", |(namespace, _)| namespace)
 }
 

@@ -1,6 +1,7 @@
 //! A schema with its names resolved: messages and enums by number, and how each field is read.
 
 use super::wire;
+use crate::schemas::is_index;
 
 /// All messages and enums that a schema can lead to.
 #[derive(Debug, Default)]
@@ -162,9 +163,8 @@ impl Graph {
     /// Where a step leads.
     pub fn step(&self, at: Place, step: &str) -> Option<Inside> {
         let one = |of| Some(Inside::Place(Place { of, many: Many::One }));
-        let is_index = || step == "0" || !step.starts_with('0') && step.parse::<usize>().is_ok();
         let message = match (at.many, at.of) {
-            (Many::List, of) => return if is_index() { one(of) } else { None },
+            (Many::List, of) => return if is_index(step) { one(of) } else { None },
             (Many::Map, Type::Message(entry)) => return one(self.messages[entry].fields.get(1)?.of),
             (Many::One, Type::Message(message) | Type::Group(message)) => &self.messages[message],
             _ => return None,
@@ -176,16 +176,8 @@ impl Graph {
                 Inside::Place(Place { of: *of, many: *many })
             }),
             Known::Struct | Known::Value => Some(Inside::Anything),
-            Known::ListValue => is_index().then_some(Inside::Anything),
+            Known::ListValue => is_index(step).then_some(Inside::Anything),
             Known::Any if matches!(step, "@type" | "value") => one(field.of),
-            _ => None,
-        }
-    }
-
-    /// The message that a place holds, if it holds one.
-    pub fn message_of(&self, of: Type) -> Option<&Message> {
-        match of {
-            Type::Message(message) | Type::Group(message) => self.messages.get(message),
             _ => None,
         }
     }

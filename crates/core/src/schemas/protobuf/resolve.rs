@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::file::{self, File, Literal, PACKAGE_NAMES_MAX};
 use super::graph::{Constant, Enum, Field, Graph, Many, Message, Scalar, Type};
-use super::{descriptor, known, text, wire};
+use super::{descriptor, known, push_camel_case, text, wire};
 use crate::schemas::SchemaError;
 
 /// The scope that all packages are in.
@@ -363,14 +363,6 @@ fn is_entry(fields: &mut [Field]) -> bool {
 /// The name in JSON of a field that declares none.
 fn json_name(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
-    let mut is_upper = false;
-    for c in name.chars() {
-        if c == '_' {
-            is_upper = true;
-        } else {
-            out.push(if is_upper { c.to_ascii_uppercase() } else { c });
-            is_upper = false;
-        }
-    }
+    push_camel_case(name, false, &mut out);
     out
 }

@@ -8,6 +8,7 @@ use super::file::{Enum, Features, Field, File, Literal, Message, NESTED_MAX, Typ
 use super::graph::Scalar;
 use super::lex::Token;
 use super::parser::{Parser, Setting};
+use super::push_camel_case;
 use crate::schemas::SchemaError;
 
 /// The file that this text declares.
@@ -368,14 +369,6 @@ fn apply(setting: &Setting, features: &mut Features) {
 /// The name of the message of a map's entries.
 fn entry_name(field: &str) -> String {
     let mut name = String::with_capacity(field.len() + 5);
-    let mut is_upper = true;
-    for c in field.chars() {
-        if c == '_' {
-            is_upper = true;
-        } else {
-            name.push(if is_upper { c.to_ascii_uppercase() } else { c });
-            is_upper = false;
-        }
-    }
+    push_camel_case(field, true, &mut name);
     name + "Entry"
 }

@@ -2,6 +2,8 @@
 //!
 //! Nothing is allocated, and nothing is read behind the end. Lengths are compared with what is left, so none can lie.
 
+use crate::schemas::varint::{self, NoVarint};
+
 /// The value is an integer of one to ten bytes.
 pub const VARINT: u8 = 0;
 /// The value has eight bytes.
@@ -62,18 +64,14 @@ impl<'b> Cursor<'b> {
     }
 
     fn long_varint(&mut self) -> Result<u64, Malformed> {
-        let mut value = 0;
-        for (i, &byte) in self.bytes.get(self.at..).unwrap_or_default().iter().take(10).enumerate() {
-            if i == 9 && byte > 1 {
-                return Err(self.malformed("an integer of more than 64 bits"));
+        match varint::read(self.bytes.get(self.at..).unwrap_or_default(), 64) {
+            Ok((value, length)) => {
+                self.at += length;
+                Ok(value)
             }
-            value |= u64::from(byte & 0x7f) << (7 * i);
-            if byte < 0x80 {
-                self.at += i + 1;
-                return Ok(value);
-            }
+            Err(NoVarint::TooLong) => Err(self.malformed("an integer of more than 64 bits")),
+            Err(NoVarint::CutOff) => Err(Malformed { at: self.bytes.len(), what: "the bytes end inside an integer" }),
         }
-        Err(Malformed { at: self.bytes.len(), what: "the bytes end inside an integer" })
     }
 
     /// The next field's number and wire type.

@@ -36,9 +36,11 @@ fn plans(depth_max: usize) -> Vec<Plan> {
     let all: Vec<_> = PATHS.iter().map(steps).collect();
     let mut plans: Vec<_> = all
         .iter()
-        .map(|path| Plan::new(&schema, schema.message(&[0]), &Steps::new(std::slice::from_ref(path)).0, depth_max))
+        .map(|path| {
+            Plan::new(&schema, schema.message(&[0]).unwrap(), &Steps::new(std::slice::from_ref(path)).0, depth_max)
+        })
         .collect();
-    plans.push(Plan::new(&schema, schema.message(&[0]), &Steps::new(&all).0, depth_max));
+    plans.push(Plan::new(&schema, schema.message(&[0]).unwrap(), &Steps::new(&all).0, depth_max));
     plans
 }
 
@@ -81,60 +83,79 @@ fn changed_bytes_never_panic() {
     }
 }
 
-/// Puts a record into itself, with its length before it.
-fn nested(mut key: impl FnMut(usize) -> u8, depth: usize) -> Vec<u8> {
+/// Messages in each other: each of these keys, the outermost first, and the length of what follows it.
+fn nested(keys: impl DoubleEndedIterator<Item = u8>) -> Vec<u8> {
     // From the inside out, backwards.
     let mut bytes: Vec<u8> = Vec::new();
-    for level in 0..depth {
-        let mut before = vec![key(level)];
+    for key in keys.rev() {
+        let mut before = vec![key];
         prost_reflect::prost::encoding::encode_varint(bytes.len() as u64, &mut before);
-        bytes.extend(before.into_iter().rev().collect::<Vec<_>>());
+        bytes.extend(before.into_iter().rev());
     }
     bytes.reverse();
     bytes
 }
 
+/// This many of these keys, over and over, behind those at the beginning.
+fn cycle(begin: &[u8], keys: &[u8], count: usize) -> Vec<u8> {
+    let keys: Vec<u8> = begin.iter().copied().chain(keys.iter().copied().cycle().take(count)).collect();
+    nested(keys.into_iter())
+}
+
+/// The ways in which messages of the schema can be in each other: keys at the beginning, and those that repeat.
+const CYCLES: [(&[u8], &[u8]); 6] = [
+    // Elements of a list; a field.
+    (&[], &[0x12]),
+    (&[], &[0x22]),
+    // The entries of maps, and their values; the same and elements of lists by turns.
+    (&[], &[0x1a, 0x12]),
+    (&[], &[0x12, 0x1a, 0x12]),
+    // In a struct: values and lists of them; values, structs and their entries.
+    (&[0x3a, 0x0a, 0x12], &[0x32, 0x0a]),
+    (&[0x3a, 0x0a, 0x12], &[0x2a, 0x0a, 0x12]),
+];
+
 #[test]
 fn messages_in_each_other_are_read_as_deep_as_the_limit() {
-    let list = |depth| nested(|_| 0x12, depth);
     for depth_max in [1, 5, 100, DEPTH_MAX, usize::MAX] {
         let plans = plans(depth_max);
         let deepest = depth_max.min(DEPTH_MAX) - 1;
-        assert!(read(&plans, &list(deepest)).0[0], "{deepest}");
-        assert!(!read(&plans, &list(deepest + 1)).0[0], "{deepest}");
+        assert!(read(&plans, &cycle(&[], &[0x12], deepest)).0[0], "{deepest}");
+        assert!(!read(&plans, &cycle(&[], &[0x12], deepest + 1)).0[0], "{deepest}");
     }
     let plans = plans(usize::MAX);
-    for bytes in [
-        nested(|_| 0x12, 50_000),
-        nested(|_| 0x22, 50_000),
-        // Lists of values in each other, in a struct.
-        nested(|level| if level % 2 == 0 { 0x0a } else { 0x32 }, 50_000),
-        // Entries of maps, each the value of the one around it.
-        nested(|level| if level % 2 == 0 { 0x12 } else { 0x1a }, 50_000),
-    ] {
-        read(&plans, &bytes);
+    for (begin, keys) in CYCLES {
+        assert!(!read(&plans, &cycle(begin, keys, 50_000)).0[0], "{begin:x?} {keys:x?}");
     }
     // Groups that nobody knows, closed and not.
     let groups = [[0x83, 0x07].repeat(500_000), [0x84, 0x07].repeat(500_000)].concat();
     assert!(!read(&plans, &groups).0[1] && !read(&plans, &groups[..500_000]).0[1]);
 }
 
+/// The limit bounds the stack: a test's own has 2 MB, and without optimizations a level takes several times as much of it
+/// as with them.
 #[test]
 fn the_deepest_record_fits_a_small_stack() {
-    let run = || {
-        let plans = plans(usize::MAX);
-        let alternating = |a: u8, b: u8| nested(move |level| if level % 2 == 0 { a } else { b }, DEPTH_MAX * 2);
-        for bytes in [nested(|_| 0x12, DEPTH_MAX * 2), alternating(0x12, 0x1a), alternating(0x1a, 0x12)] {
-            read(&plans, &bytes);
-        }
-        let mut free = alternating(0x0a, 0x32);
-        let mut record = vec![0x3a];
-        prost_reflect::prost::encoding::encode_varint(free.len() as u64, &mut record);
-        record.append(&mut free);
-        read(&plans, &record);
-    };
-    // Threads have 2 MB, if nothing else is said; optimized code needs a small part of it.
-    std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap().join().unwrap();
+    let plans = plans(usize::MAX);
+    let mut to = Extracted::default();
+    for (begin, keys) in CYCLES {
+        let case = format!("{begin:x?} {keys:x?}");
+        let results = (0..4 * DEPTH_MAX).map(|count| plans[0].read(&cycle(begin, keys, count), &mut to));
+        let results: Vec<_> = results.collect();
+        // All up to the deepest, and none beyond it.
+        let deepest = results.iter().rposition(Result::is_ok).unwrap();
+        assert!(deepest + 1 + begin.len() >= DEPTH_MAX, "{case}: {deepest}");
+        assert!(results[..deepest].iter().all(Result::is_ok), "{case}: {deepest}");
+        let beyond = &results[deepest + 1..];
+        assert!(
+            !beyond.is_empty() && beyond.iter().flat_map(|result| result.as_ref().err()).all(is_too_deep),
+            "{case}"
+        );
+    }
+}
+
+fn is_too_deep(error: &Undecodable) -> bool {
+    error.what == "nested too deep"
 }
 
 #[test]
@@ -196,7 +217,7 @@ fn defaults_are_not_written_without_end() {
     let fields: String = (1..20_000).map(|number| format!("int32 field_{number} = {number};")).collect();
     let schema = format!("syntax = \"proto3\"; message M {{ repeated N n = 20000; }} message N {{ {fields} }}");
     let schema = Schema::parse(&schema, &[]).unwrap();
-    let plan = Plan::new(&schema, schema.message(&[0]), &Steps::new(&[Vec::new()]).0, 100);
+    let plan = Plan::new(&schema, schema.message(&[0]).unwrap(), &Steps::new(&[Vec::new()]).0, 100);
     let mut to = Extracted::default();
     let empty = [0x82, 0xe2, 0x09, 0x00];
     let error = plan.read(&empty.repeat(100_000), &mut to).unwrap_err();
