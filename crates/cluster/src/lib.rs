@@ -1,5 +1,5 @@
-//! Where topics are: the traits that ratchet's lanes use, the clients of Kafka behind them, and topics in a folder. And
-//! how TLS is spoken, and servers are asked by HTTP.
+//! Where topics are: the traits that ratchet's lanes use, the clients of Kafka behind them, and topics in a folder.
+//! Also TLS, and requests by HTTP.
 //!
 //! For ratchet itself: the package `ratchet` has the public interface.
 #![deny(missing_docs)]

@@ -21,13 +21,13 @@ pub const ALPN_HTTP_2: &[u8] = b"h2";
 /// The name of HTTP/1.1 in TLS's protocol negotiation (ALPN).
 pub const ALPN_HTTP_1_1: &[u8] = b"http/1.1";
 
-/// How TLS is spoken with servers, whose certificates are from the authorities in this file, or from the system's, which
-/// are read once.
+/// How TLS is spoken with servers, whose certificates are from the authorities in this file, or from the system's,
+/// which are read once.
 pub fn client(authorities: Option<&Path>, protocols: &'static [&'static [u8]]) -> Renewed<ClientConfig> {
     client_as(authorities, None, protocols)
 }
 
-/// The same, with a certificate of the client's own and its key, which servers may ask for.
+/// As [`client`], with the files of the client's own certificate and its key, which servers may request.
 pub fn client_as(
     authorities: Option<&Path>,
     own: Option<(&Path, &Path)>,
@@ -84,7 +84,7 @@ fn server_now(certificate: &Path, key: &Path, protocols: &[&[u8]]) -> Result<Ser
     Ok(config)
 }
 
-/// A certificate with those that it is signed by, and its key.
+/// Reads a certificate, with the certificates that sign it, and its key.
 fn chain_and_key(
     certificate: &Path,
     key: &Path,

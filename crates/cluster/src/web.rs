@@ -1,11 +1,11 @@
-//! One request by HTTP/1.1 on a connection of its own, directly or through a proxy: for what is asked rarely, token
-//! endpoints and schema registries.
+//! One HTTP/1.1 request on a connection of its own, directly or through a proxy: for rare requests, to token endpoints
+//! and schema registries.
 //!
-//! Proxies are those of the usual variables (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`, or in lower case), as
-//! hyper-util reads them. Redirects are not followed. How long an answer may take is the caller's to bound: dropping the
-//! exchange closes the connection.
+//! Proxies come from the usual variables (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`, or in lower case), as
+//! hyper-util reads them. Redirects are not followed. The caller bounds the time for a response: dropping the exchange
+//! closes the connection.
 //!
-//! **Failure**: [`Failure`], whose texts come from outside and may hold anything.
+//! **Failure**: [`Failure`], whose texts come from outside and may contain anything.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,42 +28,42 @@ use tower_service::Service;
 use crate::tls::Renewed;
 use crate::words::error_text;
 
-/// How servers are reached.
+/// A client of HTTP servers.
 pub struct Web {
-    /// How TLS is spoken with those whose address begins with `https`.
+    /// TLS with the servers whose addresses begin with `https`.
     tls: Option<Arc<Renewed<ClientConfig>>>,
     proxies: Matcher,
 }
 
-/// What a server answers.
+/// A server's response.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The status.
+    /// The status code.
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
-    /// All of the body.
+    /// The whole body.
     pub body: Bytes,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// There is no connection.
+    /// The server cannot be reached.
     Unreached(String),
     /// The server's certificate is not accepted.
     Untrusted(String),
-    /// There is no TLS with the server, for another reason.
+    /// TLS with the server fails for another reason.
     NoTls(String),
-    /// The connection ended before the answer did.
+    /// The connection ended before the response was complete.
     Unanswered(String),
-    /// The answer is longer than allowed.
+    /// The response is longer than allowed.
     TooLong(String),
-    /// The settings do not allow to ask.
+    /// The settings do not allow the request.
     Unusable(String),
 }
 
-/// A byte stream, whatever is beneath.
+/// A stream of bytes, with or without TLS.
 trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
 
@@ -74,16 +74,16 @@ impl fmt::Debug for Web {
 }
 
 impl Web {
-    /// With this TLS, or with none. The variables of proxies are read now.
+    /// A client with this TLS, or without. Reads the variables of proxies now.
     pub fn new(tls: Option<Arc<Renewed<ClientConfig>>>) -> Self {
         Self { tls, proxies: Matcher::from_env() }
     }
 
-    /// Sends a request to the server of `url`, whose header `Host` is set here, and reads an answer of so many bytes at
-    /// most.
+    /// Sends a request to the server of `url`, with the header `Host` set to it, and reads a response whose body has at
+    /// most `body_bytes_max` bytes.
     ///
     /// # Errors
-    /// There is no answer.
+    /// There is no response.
     pub async fn exchange(
         &self,
         url: &Uri,
@@ -107,7 +107,7 @@ impl Web {
             })?;
             Ok(Answer { status: head.status.as_u16(), headers: head.headers, body: body.to_bytes() })
         };
-        // Not by a task of its own, which would keep the connection beyond the time that an answer may take.
+        // Not in a task of its own, which would keep the connection open after the exchange is dropped.
         tokio::pin!(connection, answered);
         tokio::select! {
             biased;
@@ -151,7 +151,7 @@ fn no_tls(error: &std::io::Error) -> Failure {
     }
 }
 
-/// Connects to a host, to one of its addresses after the other.
+/// A connector that tries the addresses of a host one after the other.
 fn connector() -> HttpConnector {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
@@ -159,7 +159,7 @@ fn connector() -> HttpConnector {
     connector
 }
 
-/// With the port said, which a tunnel is asked for by.
+/// The address with an explicit port, which tunnels need.
 fn at_port(url: &Uri) -> Uri {
     let port = url.port_u16().unwrap_or(if url.scheme_str() == Some("https") { 443 } else { 80 });
     let authority = format!("{}:{port}", url.host().unwrap_or_default());

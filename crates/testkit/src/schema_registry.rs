@@ -1,7 +1,7 @@
-//! A real schema registry: Apicurio's, from Maven Central, with a port and a folder of its own. It has Confluent's API,
-//! too.
+//! A real schema registry: Apicurio Registry from Maven Central, with a port and a folder of its own. It also serves
+//! Confluent's API.
 //!
-//! It keeps schemas in a file and has written them when it answers: they outlive [`Server::kill`].
+//! It stores each schema in a file before it responds, so that schemas survive [`Server::kill`].
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -19,9 +19,9 @@ use crate::until::within;
 
 /// The last version that runs on Java 17.
 const VERSION: &str = "3.0.9";
-/// Confluent's API.
+/// The path of Confluent's API.
 const CONFLUENT: &str = "/apis/ccompat/v7";
-/// How long it may take to start on a busy machine: it is up after about ten seconds on an idle one.
+/// The time to start on a busy machine; an idle one needs about ten seconds.
 const START_WAIT: Duration = Duration::from_secs(120);
 const REQUEST_WAIT: Duration = Duration::from_secs(30);
 
@@ -32,24 +32,24 @@ pub struct Server {
     child: Option<Child>,
 }
 
-/// Apicurio's own ids of a schema.
+/// The ids that Apicurio gives a version of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ids {
-    /// The one of its version.
+    /// The id of the version.
     pub global: u64,
-    /// The one of its content, which versions of several subjects may share.
+    /// The id of the content, which versions of several subjects may share.
     pub content: u64,
 }
 
 impl Server {
-    /// Starts an empty one.
+    /// Starts an empty registry.
     pub fn start() -> Server {
         let mut server = Server::stopped();
         server.restart();
         server
     }
 
-    /// One that is not up yet, though its address is known.
+    /// A registry that has an address and is not started.
     pub fn stopped() -> Server {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let folder = run_folder().join(format!("schema-registry-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
@@ -57,13 +57,13 @@ impl Server {
         Server { port: Port::free(), folder, child: None }
     }
 
-    /// One that those tests share that leave it up.
+    /// The registry that tests share; they must not stop it.
     pub fn shared() -> &'static Server {
         static SHARED: OnceLock<Server> = OnceLock::new();
         SHARED.get_or_init(Server::start)
     }
 
-    /// Starts it, with the schemas that it has.
+    /// Starts it again, with its schemas.
     pub fn restart(&mut self) {
         self.kill();
         let log = self.folder.join("log");
@@ -86,7 +86,7 @@ impl Server {
         self.child = Some(child);
     }
 
-    /// Kills it as a power cut would.
+    /// Kills it without a shutdown, as a power cut would.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -94,18 +94,17 @@ impl Server {
         }
     }
 
-    /// Where it has Confluent's API.
+    /// The URL of Confluent's API.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}{CONFLUENT}", self.port)
     }
 
-    /// Where it has its own.
+    /// The URL of Apicurio's API.
     pub fn own_url(&self) -> String {
         format!("http://127.0.0.1:{}/apis/registry/v3", self.port)
     }
 
-    /// Registers a schema of this type (`AVRO`, `PROTOBUF`, `JSON`) as the next version of a subject. Returns its
-    /// number.
+    /// Registers a schema of this type (`AVRO`, `PROTOBUF`, `JSON`) as the next version of a subject. Returns its id.
     pub fn register(&self, subject: &str, kind: &str, text: &str) -> u32 {
         let body = json!({"schemaType": kind, "schema": text}).to_string();
         let path = format!("{CONFLUENT}/subjects/{subject}/versions");
@@ -116,7 +115,7 @@ impl Server {
         u32::try_from(number).expect("a small number")
     }
 
-    /// Apicurio's own ids of a version of a subject.
+    /// The ids that Apicurio gives a version of a subject.
     pub fn ids(&self, subject: &str, version: u32) -> Ids {
         let path = format!("/apis/registry/v3/groups/default/artifacts/{subject}/versions/{version}");
         let (status, answer) = self.request("GET", &path, "").expect("it is up");
@@ -129,7 +128,7 @@ impl Server {
     fn request(&self, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
         let mut stream = TcpStream::connect_timeout(&self.port.address(), REQUEST_WAIT)?;
         stream.set_read_timeout(Some(REQUEST_WAIT))?;
-        // By version 1.0 the answer is not cut into chunks.
+        // In HTTP/1.0, the response is not chunked.
         write!(
             stream,
             "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n\
@@ -150,7 +149,7 @@ impl Drop for Server {
     }
 }
 
-/// The program.
+/// The registry's program.
 fn jar() -> &'static Path {
     static JAR: OnceLock<PathBuf> = OnceLock::new();
     JAR.get_or_init(|| {

@@ -21,7 +21,7 @@ pub struct Expected {
 
 impl Expected {
     /// Finds a delivered record, as its number and its offset, that shows that its partition has lost records. `of`
-    /// returns what is expected of a number's records; the offset -1 stands for one that the broker did not return.
+    /// returns the expectation for the records with a number; an offset of -1 means that the broker returned none.
     pub fn find_loss(of: impl Fn(u64) -> Option<Self>, delivered: &[(u64, i64)]) -> Option<(u64, i64)> {
         let mut others: HashMap<u64, i64> = HashMap::new();
         delivered.iter().copied().find(|&(number, offset)| {

@@ -102,8 +102,8 @@ pub fn jars(name: &str, pom: &Path) -> PathBuf {
     libs
 }
 
-/// The contents of an archive (`tar.gz`) of Maven Central, in the folder `name` beside Kafka's own. The artifact is named
-/// as Maven does: `group:artifact:version:tar.gz:classifier`.
+/// Downloads and unpacks an archive (`tar.gz`) of Maven Central into the folder `name` beside Kafka's own; returns the
+/// folder. `artifact` is in Maven's notation: `group:artifact:version:tar.gz:classifier`.
 ///
 /// # Panics
 /// If it cannot be downloaded.
@@ -119,7 +119,7 @@ pub fn unpacked(name: &str, artifact: &str) -> PathBuf {
     let fresh = folder.join(format!("{name}.part"));
     remove_folder(&fresh);
     fs::create_dir_all(&fresh).expect("the cache folder is writable");
-    // Later versions of the plugin want the artifact's parents, too, which nothing here needs.
+    // Later versions of the plugin also resolve the artifact's parents, which are not needed.
     let mut copy = Command::new("mvn");
     copy.args(["-q", "-B", "org.apache.maven.plugins:maven-dependency-plugin:2.10:copy"]);
     copy.arg(format!("-Dartifact={artifact}")).arg(format!("-DoutputDirectory={}", fresh.display()));

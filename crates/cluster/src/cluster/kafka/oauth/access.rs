@@ -1,4 +1,4 @@
-//! Tokens for other services than Kafka, such as a schema registry: from the same kind of endpoint, by the same source.
+//! Access tokens for a service other than Kafka, such as a schema registry.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::super::wire::login::NoToken;
 use super::credentials::{Credentials, Names, url_of};
 use super::source::Source;
 
-/// The settings' names in messages.
+/// How messages name the settings of a schema registry.
 static OF_A_REGISTRY: Names = Names {
     purpose: "for the schema registry",
     all: "schema_registry.oauth.client_id, schema_registry.oauth.client_secret, schema_registry.oauth.scope or \
@@ -18,22 +18,22 @@ static OF_A_REGISTRY: Names = Names {
     are_opaque: true,
 };
 
-/// Whom tokens for a schema registry are asked for, and as whom. No `Debug`: it holds a secret.
+/// A client of a token endpoint that grants access to a schema registry. No `Debug`: it holds a secret.
 #[derive(Clone)]
 pub struct TokenClient {
-    /// The token endpoint's address.
+    /// The address of the token endpoint.
     pub url: String,
-    /// The client.
+    /// The client's id.
     pub client_id: String,
-    /// Its password.
+    /// The client's secret.
     pub client_secret: String,
-    /// What the token is to be good for, if that is said.
+    /// The scope to request, if any.
     pub scope: Option<String>,
-    /// A file of the certificates of the endpoint's authorities; the system's without it.
+    /// A file with the certificates of the endpoint's authorities; without it, the system's authorities are trusted.
     pub authorities: Option<PathBuf>,
 }
 
-/// Tokens for a schema registry, renewed before they end, by a thread of their own.
+/// Access tokens for a schema registry. A thread of their own renews them before they expire.
 pub struct AccessTokens(Arc<Source>);
 
 /// Why there is no token.
@@ -41,9 +41,9 @@ pub struct AccessTokens(Arc<Source>);
 pub struct NoAccess {
     /// Whether a person has to fix it.
     pub is_lasting: bool,
-    /// Whether it has been asked for, and nothing has failed yet.
+    /// Whether the first request is still open, and none has failed yet.
     pub is_awaited: bool,
-    /// What happened, and what to do about it; never holds a secret.
+    /// What happened, and what to do about it. Never contains a secret.
     pub why: String,
 }
 
@@ -54,7 +54,7 @@ impl std::fmt::Debug for AccessTokens {
 }
 
 impl AccessTokens {
-    /// Begins to obtain tokens.
+    /// Starts to obtain tokens.
     ///
     /// # Errors
     /// The address or the authorities cannot be used.
@@ -74,7 +74,7 @@ impl AccessTokens {
     /// The token that is valid now.
     ///
     /// # Errors
-    /// There is none yet, or none any more.
+    /// No token has been obtained yet, or the last one has expired and no other could be obtained.
     pub fn current(&self) -> Result<String, NoAccess> {
         let (tokens, now) = (self.0.tokens(), Instant::now());
         tokens.get(now).map(|token| token.value().to_owned()).map_err(|NoToken { is_lasting, why }| NoAccess {

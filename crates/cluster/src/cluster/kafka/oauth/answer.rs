@@ -1,7 +1,8 @@
 //! What a token endpoint's answers mean.
 //!
-//! A token for Kafka has to be a JWT whose payload says when it ends (`exp`), as librdkafka wants it: its signature is the
-//! brokers' business. For others it may be any text, of which the endpoint says for how long it counts (`expires_in`).
+//! A token for Kafka has to be a JWT whose payload says when it expires (`exp`), as librdkafka requires; the brokers
+//! check its signature. A token for another service may be any text if the endpoint says how long it is valid
+//! (`expires_in`).
 //!
 //! **Failure**: see [`NoToken`]. It may pass (`is_lasting` is false) where librdkafka, too, would try again.
 
@@ -24,9 +25,9 @@ pub struct Issued {
     pub token: String,
     /// Whom it is for, for librdkafka's log.
     pub principal: String,
-    /// When it ends, in milliseconds since the epoch.
+    /// When it expires, in milliseconds since the epoch, or since now.
     pub end_ms: i64,
-    /// Whether that is counted from now instead.
+    /// Whether [`Issued::end_ms`] is counted from now.
     pub is_from_now: bool,
 }
 
@@ -67,7 +68,10 @@ fn issued(body: &[u8], are_opaque: bool) -> Result<Issued, &'static str> {
         let end_ms = (in_s as i64).saturating_mul(1000);
         return Ok(Issued { token: token.to_owned(), principal: String::new(), end_ms, is_from_now: true });
     }
-    let payload = payload(token).ok_or("the access_token is no JWT, which it has to be")?;
+    let payload = payload(token).ok_or(match are_opaque {
+        true => "it holds no expires_in, and the access_token is no JWT that says when it ends",
+        false => "the access_token is no JWT, which it has to be",
+    })?;
     let end_s = payload.get("exp").and_then(Value::as_f64).filter(|end_s| *end_s > 0.0);
     let end_s = end_s.ok_or("the access_token does not say when it ends (exp)")?;
     let principal = payload.get("sub").and_then(Value::as_str).unwrap_or_default();
@@ -83,8 +87,8 @@ fn payload(token: &str) -> Option<Value> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// What an endpoint says of a refusal, for a log: RFC 6749's `error` and `error_description`, or a text that is no JSON.
-/// Nothing of what may spell the secret in another way.
+/// What an endpoint says of a refusal, for a log: RFC 6749's `error` and `error_description`, or a text that is no
+/// JSON. Nothing of what may spell the secret in another way.
 fn said(credentials: &Credentials, body: &[u8]) -> String {
     let read = serde_json::from_slice::<Value>(body).ok();
     let part = |name| read.as_ref().and_then(|read| read.get(name)).and_then(Value::as_str);

@@ -40,24 +40,24 @@ pub fn is_own(property: &str) -> bool {
     is_assertion || own.contains(&property) || ALIASES.iter().any(|(_, alias)| *alias == property)
 }
 
-/// How messages speak of tokens: what they are for, and the settings that have to be corrected.
+/// How messages name the purpose of tokens and the settings to correct.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Names {
-    /// What a token is for.
+    /// The purpose of a token, to follow the word "token".
     pub purpose: &'static str,
-    /// What may be wrong where a token is refused.
+    /// The settings that may be wrong if the endpoint refuses a token.
     pub all: &'static str,
-    /// Where tokens are asked for.
+    /// The setting with the endpoint's address.
     pub url: &'static str,
-    /// The authorities that the endpoint's certificate is from.
+    /// The setting with the authorities that the endpoint's certificate is from.
     pub authorities: &'static str,
-    /// Whether a token may be any text, of which the endpoint says for how long it counts. Brokers check tokens
-    /// themselves, and so they have to be JWTs.
+    /// Whether a token may be any text if the endpoint says how long it is valid. Brokers check tokens themselves, so
+    /// theirs have to be JWTs.
     pub are_opaque: bool,
 }
 
 impl Names {
-    /// Those of Kafka's properties.
+    /// The names of Kafka's properties.
     pub const OF_KAFKA: Self = Self {
         purpose: "to log in to Kafka with",
         all: "sasl.oauthbearer.client.id, sasl.oauthbearer.client.secret, sasl.oauthbearer.scope or \
@@ -67,7 +67,7 @@ impl Names {
         are_opaque: false,
     };
 
-    /// What names the authorities: by TLS's property of Kafka's.
+    /// The setting with the authorities, for this TLS property of Kafka.
     pub fn authority(&self, property: &str) -> String {
         match self.are_opaque {
             true => self.authorities.to_owned(),
@@ -93,7 +93,7 @@ pub struct Credentials {
     pub ca_location: Option<String>,
     /// Authorities' certificates.
     pub ca_pem: Option<String>,
-    /// How messages name all that.
+    /// How messages name these settings.
     pub names: &'static Names,
 }
 
@@ -201,7 +201,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// An address of HTTP with a host, and without a user.
+/// The HTTP address in a text, if it has a host and no user.
 pub fn url_of(text: &str) -> Option<Uri> {
     text.parse::<Uri>().ok().filter(|url| {
         let is_http = matches!(url.scheme_str(), Some("http" | "https"));

@@ -76,8 +76,9 @@ impl Endpoint {
                 lasting(format!("no TLS with the token endpoint: {}; name its authority by {name}", said(&why)))
             }
             Failure::NoTls(why) => passing(format!("no TLS with the token endpoint: {}", said(&why))),
-            Failure::Unanswered(why) | Failure::TooLong(why) => {
-                passing(format!("the token endpoint does not answer: {}", said(&why)))
+            Failure::Unanswered(why) => passing(format!("the token endpoint does not answer: {}", said(&why))),
+            Failure::TooLong(_) => {
+                passing(format!("the token endpoint's answer is longer than {BODY_BYTES_MAX} bytes"))
             }
             Failure::Unusable(why) => lasting(format!("the token endpoint cannot be asked: {}", said(&why))),
         }
@@ -90,14 +91,14 @@ impl Endpoint {
             body.extend(["&scope=".into(), utf8_percent_encode(scope, SCOPE).to_string()]);
         }
         let mut user = HeaderValue::try_from(format!("Basic {}", basic(&self.credentials)))
-            .map_err(|_| lasting("the client's name and its secret are too long".to_owned()))?;
+            .map_err(|_| lasting("the client's id and its secret are too long".to_owned()))?;
         user.set_sensitive(true);
         let request = Request::post(url.path_and_query().map_or("/", |path| path.as_str()))
             .header(ACCEPT, "application/json")
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .header(AUTHORIZATION, user)
             .body(Full::new(Bytes::from(body)));
-        request.map_err(|_| lasting("the token endpoint's url is no address".to_owned()))
+        request.map_err(|_| lasting("the token endpoint's URL is no address".to_owned()))
     }
 }
 

@@ -5,7 +5,7 @@
 //! - `credentials`: what the properties say
 //! - `endpoint`: asks the token endpoint; `answer`: what its answers mean
 //! - `source`: has a token for all clients, and gets the next one in time
-//! - `access`: the same for other services than Kafka
+//! - `access`: the same for services other than Kafka
 //!
 //! Invariants: none of its properties is given to librdkafka. A token endpoint is asked by one thread of each source,
 //! never by a lane's.

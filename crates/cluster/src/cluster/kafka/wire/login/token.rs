@@ -116,7 +116,7 @@ impl Tokens {
         }
     }
 
-    /// Whether the last attempt to obtain a token has failed.
+    /// Whether the last attempt to obtain a token failed.
     pub fn has_failed(&self) -> bool {
         self.lock().missing.is_some()
     }
