@@ -1,7 +1,7 @@
 //! Documents that are read by the schemas that they name.
 //!
-//! The plan of each schema is compiled once: what to read of its records, and what to skip. Of a JSON Schema, nothing is
-//! needed but where the document begins.
+//! A plan is compiled once for each schema: it says which parts of a record to read. With a JSON Schema, only the
+//! beginning of the document has to be found.
 
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
@@ -22,7 +22,7 @@ use crate::schemas::{
     protobuf as protobuf_schema,
 };
 
-/// How many plans are kept for a topic's values, or keys: each version of each table has its own.
+/// The maximum number of plans for a topic's values, or keys: each version of each table has its own.
 const PLANS_MAX: usize = 1024;
 
 /// Why a document cannot be read.
@@ -30,22 +30,22 @@ const PLANS_MAX: usize = 1024;
 pub(super) enum Unread {
     /// It is not JSON.
     Json(Malformed),
-    /// It names no schema, or not in a way that is known.
+    /// It names no schema, or in an unknown form.
     Unframed(Unframed),
     /// It names a schema that is not known yet.
     Pending(Id),
-    /// The schema that it names does not exist, or cannot be used: a sentence that names the schema.
+    /// Its schema does not exist, or cannot be used, with a sentence that names the schema.
     NoSchema(String),
-    /// It is not a record of the schema that it names.
+    /// It does not match its schema.
     Undecodable(Id, Undecodable),
 }
 
-/// How JSON is read.
+/// How documents in JSON are read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JsonLimits {
-    /// How deeply documents may be nested.
+    /// The maximum depth of documents.
     pub depth_max: usize,
-    /// Whether Kafka Connect's and Avro's wrappings are looked through in JSON that names no schema.
+    /// Whether JSON that names no schema is read through the wrappings of Kafka Connect and Avro.
     pub is_wrapped: bool,
 }
 
@@ -56,35 +56,35 @@ pub(super) struct BySchema {
     is_key: bool,
     sources: Sources,
     steps: Steps,
-    /// The wanted places' nodes.
+    /// The node of each wanted place.
     places: Vec<usize>,
     depth_max: usize,
     plans: Plans,
     extracted: Extracted,
-    /// For documents that are JSON behind an id.
+    /// Reads JSON after an id.
     scanner: Scanner,
-    /// For documents that are JSON without an id.
+    /// Reads JSON without an id.
     without_id: Scanner,
     last: Last,
-    /// The language of the last document's schema, if it names one.
+    /// The language of the last document's schema, if the document names one.
     language: Option<Language>,
 }
 
-/// What the last document was.
+/// The form of the last document.
 #[derive(Debug)]
 enum Last {
     /// JSON without an id.
     WithoutId,
-    /// JSON behind an id, in this range of its bytes.
+    /// JSON after an id, in this range of the bytes.
     Json(Range<usize>),
-    /// JSON that was compressed.
+    /// JSON that was compressed, now in [`BySchema::extracted`].
     InflatedJson,
     /// Read by the plan with this number.
     Extracted(usize),
 }
 
 impl BySchema {
-    /// For keys or values of this format. [`PathIndex`] i is where path i leads.
+    /// A reader of keys or values of this format. [`PathIndex`] i is the place of path i.
     pub fn new(format: Format, is_key: bool, paths: &[&[String]], limits: JsonLimits, sources: Sources) -> Self {
         let JsonLimits { depth_max, is_wrapped } = limits;
         let (steps, places) = Steps::new(paths);
@@ -104,7 +104,7 @@ impl BySchema {
         }
     }
 
-    /// Checks a document as a whole, and notes what is in the wanted places. After an error, nothing is known about it.
+    /// Reads a document: checks it, and notes the values in the wanted places. After an error they are not valid.
     pub fn read(&mut self, bytes: &[u8], headers: Headers<'_>) -> Result<(), Unread> {
         self.language = None;
         let framed = match framing::read(bytes, headers, self.is_key, self.sources.id_bytes) {
@@ -143,7 +143,7 @@ impl BySchema {
         Ok(())
     }
 
-    /// Reads the JSON behind an id.
+    /// Reads JSON after an id.
     fn read_framed_json(&mut self, bytes: &[u8], framed: &Framed<'_>) -> Result<(), Unread> {
         match &framed.payload {
             Cow::Borrowed(json) => self.read_json(bytes, bytes.len() - json.len()),
@@ -157,7 +157,7 @@ impl BySchema {
         }
     }
 
-    /// What the last document has at `place`.
+    /// The value at a place of the last document.
     #[inline]
     pub fn found(&self, place: PathIndex) -> Found {
         match self.last {
@@ -167,7 +167,7 @@ impl BySchema {
         }
     }
 
-    /// The JSON in which the places of the last document, which has these bytes, were found.
+    /// The JSON that the values of the last document are in. `bytes` are the document's.
     #[inline]
     pub fn json<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
         match &self.last {
@@ -177,7 +177,7 @@ impl BySchema {
         }
     }
 
-    /// The scanner of the last document, if it was JSON without an id.
+    /// The scanner of the last document, if that was JSON without an id.
     pub fn without_id(&self) -> Option<&Scanner> {
         matches!(self.last, Last::WithoutId).then_some(&self.without_id)
     }
@@ -187,7 +187,7 @@ impl BySchema {
         self.language
     }
 
-    /// What the last document's schema says of the types of its values.
+    /// The types of the last document's values, from its schema.
     pub fn shape(&self) -> &Shape {
         match self.last {
             Last::WithoutId | Last::Json(_) | Last::InflatedJson => &Shape::Plain,
@@ -199,9 +199,9 @@ impl BySchema {
         }
     }
 
-    /// The number of the plan for records like this one.
+    /// The number of the plan for this document.
     fn plan_of(&mut self, framed: &Framed<'_>) -> Result<usize, Unread> {
-        // Which message it is stands in the bytes only if the schema is one of Protobuf.
+        // Only the bytes of a Protobuf record name a message.
         if let Some(number) = self.plans.find(framed)? {
             return Ok(number);
         }
@@ -221,7 +221,7 @@ impl BySchema {
     }
 }
 
-/// What to read of the records of one schema, and what to skip.
+/// How to read the records of one schema.
 #[derive(Debug)]
 enum Plan {
     Avro(avro::Plan),
@@ -249,7 +249,7 @@ impl Plan {
                     Message::Sorted(place) => usize::try_from(place).ok().and_then(|place| schema.sorted(place)),
                     Message::First => schema.message(&[0]),
                 };
-                let root = root.ok_or("it has no such message as the record says that it is")?;
+                let root = root.ok_or("it lacks the message that the record names")?;
                 Self::Protobuf(protobuf::Plan::new(&schema, root, steps, depth_max))
             }
             Language::JsonSchema => Self::Json,
@@ -265,25 +265,25 @@ impl Plan {
     }
 }
 
-/// The plans that were used last.
+/// The plans that were used most recently.
 #[derive(Debug, Default)]
 struct Plans {
     known: Vec<KnownPlan>,
-    /// The hash of each that is known, by which it is found among hundreds.
+    /// The hash of each plan's id, by which it is found among hundreds.
     hashes: Vec<u64>,
-    /// How many records were read.
+    /// The number of records read.
     taken: u64,
-    /// The one that was taken last.
+    /// The number of the plan that was used last.
     last: usize,
 }
 
 #[derive(Debug)]
 struct KnownPlan {
     id: Id,
-    /// Which message of the schema; `None` if it is not of Protobuf.
+    /// The message that records are; `None` if the schema is not Protobuf.
     message: Option<OwnedMessage>,
     plan: Result<Plan, String>,
-    /// When it was taken last, counted in records.
+    /// The number of the record that used it last.
     taken: u64,
 }
 
@@ -319,7 +319,7 @@ impl From<Message<'_>> for OwnedMessage {
 }
 
 impl Plans {
-    /// The number of the plan for a record.
+    /// The number of the plan for a record, if there is one.
     fn find(&mut self, framed: &Framed<'_>) -> Result<Option<usize>, Unread> {
         self.taken += 1;
         let Some(any) = self.of_id(framed.id) else { return Ok(None) };
@@ -333,9 +333,9 @@ impl Plans {
         Ok(self.known.iter().position(is_own).map(|number| self.take(number)))
     }
 
-    /// A plan of this schema, if there is one: the one that was taken last, if that is of it.
+    /// A plan of this schema, if there is one: preferably the one used last.
     fn of_id(&self, id: Id) -> Option<usize> {
-        // Records of one schema follow each other, mostly.
+        // Consecutive records mostly have the same schema.
         if self.known.get(self.last).is_some_and(|known| known.id == id) {
             return Some(self.last);
         }

@@ -1,4 +1,4 @@
-//! A key or a value in which places are wanted, whatever its format is.
+//! A key or a value with wanted places, in any format.
 
 use super::by_schema::{BySchema, JsonLimits, Unread};
 use super::json::Scanner;
@@ -8,19 +8,19 @@ use super::vocabulary::Format;
 use crate::record::Headers;
 use crate::schemas::Sources;
 
-/// Reads the wanted places of one document after the other. What it finds is in JSON: in the document itself, or in what
-/// was written of it.
+/// Reads the wanted places of one document after the other. Their values are ranges of JSON: of the document itself, or
+/// of JSON extracted from it.
 #[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and there are two of these in a reader")]
 #[derive(Debug)]
 pub(super) enum Document {
-    /// JSON, maybe with what Kafka Connect and Avro wrap around it.
+    /// JSON, possibly with the wrappings of Kafka Connect and Avro.
     Json(Scanner),
     /// Read by the schema that it names.
     BySchema(Box<BySchema>),
 }
 
 impl Document {
-    /// For keys or values of this format. [`PathIndex`] i is where path i leads.
+    /// A reader of keys or values of this format. [`PathIndex`] i is the place of path i.
     pub fn new(format: Format, is_key: bool, paths: &[&[String]], limits: JsonLimits, sources: &Sources) -> Self {
         match format.has_schemas() {
             true => Self::BySchema(Box::new(BySchema::new(format, is_key, paths, limits, sources.clone()))),
@@ -28,7 +28,7 @@ impl Document {
         }
     }
 
-    /// Checks a document as a whole, and notes what is in the wanted places. After an error, nothing is known about it.
+    /// Reads a document: checks it, and notes the values in the wanted places. After an error they are not valid.
     pub fn read(&mut self, bytes: &[u8], headers: Headers<'_>) -> Result<(), Unread> {
         match self {
             Self::Json(scanner) => scanner.scan(bytes).map_err(Unread::Json),
@@ -36,7 +36,7 @@ impl Document {
         }
     }
 
-    /// What the last document has at `place`.
+    /// The value at a place of the last document.
     #[inline]
     pub fn found(&self, place: PathIndex) -> Found {
         match self {
@@ -45,7 +45,7 @@ impl Document {
         }
     }
 
-    /// The JSON in which the places of the last document, which has these bytes, were found.
+    /// The JSON that the values of the last document are in. `bytes` are the document's.
     #[inline]
     pub fn json<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
         match self {
@@ -54,7 +54,7 @@ impl Document {
         }
     }
 
-    /// The schema that the last document, which has these bytes, carries beside its payload.
+    /// The schema that the last document carries beside its payload. `bytes` are the document's.
     #[inline]
     pub fn schema<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         match self {
@@ -63,7 +63,7 @@ impl Document {
         }
     }
 
-    /// What the schema that the last document names says of the types of its values; `None` if it names none.
+    /// The types of the last document's values, from the schema that it names; `None` if it names none.
     pub fn shape(&self) -> Option<&Shape> {
         match self {
             Self::Json(_) => None,
@@ -72,7 +72,7 @@ impl Document {
         }
     }
 
-    /// Whether a scalar may be wrapped by a union, as in Avro's JSON.
+    /// Whether scalars of the last document may be wrapped in a union, as in Avro's JSON.
     #[inline]
     pub fn is_looking_through(&self) -> bool {
         match self {

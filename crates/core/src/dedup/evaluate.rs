@@ -153,9 +153,9 @@ struct Decided {
 
 impl Evaluator {
     /// Decides what to do with the record; `wall_ms` is the wall clock, in milliseconds since the epoch. Returns
-    /// `None`, with nothing changed, where the record's schema is not known yet ([`Reading::Pending`]), and where the
-    /// timestamp is too far in the future by that clock but `is_clock_certain` returns false. Stream time and horizon move with every record whose timestamp can be believed, unless the task
-    /// stops before it.
+    /// `None`, with nothing changed, if the record's schema is not known yet ([`Reading::Pending`]), or if the
+    /// timestamp is too far in the future by that clock but `is_clock_certain` returns false. Stream time and horizon
+    /// move with every record whose timestamp can be believed, unless the task stops before it.
     pub fn evaluate<'m>(
         &mut self,
         (rules, wall_ms): (&Rules, i64),
@@ -272,8 +272,8 @@ impl Evaluator {
         }
     }
 
-    /// Stores what to remember of the last evaluated record; `put` is called with the numbers of rows, their store keys and
-    /// entries. Returns the new scope if the epoch changed.
+    /// Stores what to remember of the last evaluated record; `put` is called with the numbers of rows, their store keys
+    /// and entries. Returns the new scope if the epoch changed.
     pub fn remember<'a>(
         &mut self,
         progress: &mut Progress,

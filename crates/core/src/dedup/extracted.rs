@@ -1,7 +1,7 @@
-//! The wanted places of a document that a reader by a schema has read, written as JSON.
+//! The wanted places of a document, extracted by its schema and written as JSON.
 //!
-//! Identity, version, contents and sinks read JSON. A reader of Avro or Protobuf writes what is wanted as the JSON that it
-//! would be, and skips over everything else; so a value is the same in each of the formats.
+//! Identity, version, contents and sinks read JSON. The readers of Avro and Protobuf write wanted values as JSON and
+//! skip all others, so a value is the same in each format.
 
 use std::ops::Range;
 
@@ -20,56 +20,56 @@ pub(super) struct Extracted {
     marks: Vec<Mark>,
 }
 
-/// Where a reader has come by something that may count: it is known at the end of what it is in.
+/// An occurrence of a field in a record. Which occurrences count is known only at the end of the message around them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mark {
-    /// Things of one group exclude each other.
+    /// Occurrences of one group exclude each other, unless they are of the same field.
     pub group: usize,
     pub field: usize,
-    /// How it is written.
+    /// The wire type.
     pub wire: u8,
-    /// Its bytes in the record.
+    /// The range of its bytes in the record.
     pub from: usize,
     pub to: usize,
 }
 
 impl Extracted {
-    /// Forgets the last record. The tree of wanted places has this many nodes.
+    /// Clears everything, for a tree of wanted places with this many nodes.
     pub fn clear(&mut self, nodes: usize) {
         self.json.clear();
         self.found.clear();
         self.found.resize(nodes, Found::Missing);
     }
 
-    /// Room for marks, empty; it is given back by [`Self::keep_marks`], so that it is there for the next record.
+    /// Takes the empty buffer of marks; [`Self::keep_marks`] gives it back for the next record.
     pub fn take_marks(&mut self) -> Vec<Mark> {
         let mut marks = std::mem::take(&mut self.marks);
         marks.clear();
         marks
     }
 
-    /// Takes the room for marks back.
+    /// Gives the buffer of marks back.
     pub fn keep_marks(&mut self, marks: Vec<Mark>) {
         self.marks = marks;
     }
 
-    /// The JSON that the ranges in [`Found`] are of.
+    /// The JSON that the ranges in [`Found`] are in.
     pub fn json(&self) -> &[u8] {
         &self.json
     }
 
-    /// What was found at a node.
+    /// The value found at a node.
     #[inline]
     pub fn found(&self, node: usize) -> Found {
         self.found.get(node).copied().unwrap_or_default()
     }
 
-    /// Forgets what was found at these nodes.
+    /// Clears the values found at these nodes.
     pub fn forget(&mut self, nodes: Range<usize>) {
         self.found[nodes].fill(Found::Missing);
     }
 
-    /// The bytes written so far: where the next value begins.
+    /// The length of the JSON: the offset at which the next value begins.
     pub fn end(&self) -> usize {
         self.json.len()
     }
@@ -79,7 +79,7 @@ impl Extracted {
         &mut self.json
     }
 
-    /// Notes what was found at a node, which may be [`super::steps::UNWANTED`].
+    /// Notes the value at a node, which may be [`super::steps::UNWANTED`].
     #[inline]
     pub fn note(&mut self, node: usize, found: Found) {
         if let Some(cell) = self.found.get_mut(node) {
@@ -99,7 +99,7 @@ impl Extracted {
         self.note(node, Found::Bool(value));
     }
 
-    /// Appends the number that `write` appends, by JSON's grammar.
+    /// Appends a number: `write` appends its text, which must follow JSON's grammar.
     pub fn number(&mut self, node: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let from = self.json.len();
         write(&mut self.json);
@@ -111,8 +111,8 @@ impl Extracted {
         self.number(node, |out| out.extend_from_slice(number::format_i64(value, &mut [0; 20])));
     }
 
-    /// Appends the shortest number that a float is read back from; a text for one that JSON has no number for. The zero
-    /// with a sign keeps it.
+    /// Appends a float as the shortest number that is read back as the same float, or as a string if JSON has no number
+    /// for it. A negative zero keeps its sign.
     pub fn float<F: ryu_js::Float + Into<f64> + Copy>(&mut self, node: usize, value: F) {
         let wide: f64 = value.into();
         if wide.is_nan() {
@@ -120,14 +120,14 @@ impl Extracted {
         } else if wide.is_infinite() {
             self.text(node, if wide > 0.0 { "Infinity" } else { "-Infinity" });
         } else if wide == 0.0 && wide.is_sign_negative() {
-            // ryu_js writes it as JavaScript does, without its sign.
+            // ryu_js omits the sign, as JavaScript does.
             self.number(node, |out| out.extend_from_slice(b"-0.0"));
         } else {
             self.number(node, |out| out.extend_from_slice(ryu_js::Buffer::new().format_finite(value).as_bytes()));
         }
     }
 
-    /// Appends bytes as a text in base64, padded.
+    /// Appends bytes as a string in padded base64.
     pub fn base64(&mut self, node: usize, bytes: &[u8]) {
         self.json.push(b'"');
         let from = self.json.len();
@@ -140,7 +140,7 @@ impl Extracted {
         self.note(node, Found::Text { from, to, escaped: false });
     }
 
-    /// Appends a text in quotes, with escapes where JSON needs them.
+    /// Appends a string in quotes, with escapes where JSON needs them.
     pub fn text(&mut self, node: usize, text: &str) {
         let from = self.json.len() + 1;
         let escaped = text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\');
@@ -154,7 +154,7 @@ impl Extracted {
         self.note(node, Found::Text { from, to: self.json.len() - 1, escaped });
     }
 
-    /// Notes that everything that was appended since `from` is one object or array.
+    /// Notes that the JSON from offset `from` on is one object or array.
     pub fn composite(&mut self, node: usize, from: usize) {
         self.note(node, Found::Composite { from, to: self.json.len() });
     }

@@ -68,8 +68,8 @@ impl Model {
         Self::with_schemas(rules, &Sources::default())
     }
 
-    /// A task that has seen nothing yet. A record whose schema is still pending when it is judged is rejected for that:
-    /// the sources should wait for schemas ([`crate::schemas::Schemas::wait_for`]).
+    /// A task that has seen nothing yet. A record whose schema is still pending is rejected, so the sources should wait
+    /// for schemas ([`crate::schemas::Schemas::wait_for`]).
     pub fn with_schemas(rules: Arc<Rules>, sources: &Sources) -> Self {
         Self {
             reader: Reader::with_schemas(Arc::clone(&rules), sources),

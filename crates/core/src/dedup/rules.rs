@@ -239,8 +239,8 @@ pub struct Rules {
     pub key_format: Format,
     /// How values are read.
     pub value_format: Format,
-    /// How JSON that names no schema is read, if a format is one with schemas: [`Format::Json`] or [`Format::ConnectJson`].
-    /// What is remembered is the same by schemas as in that format, so that a topic can change to schemas.
+    /// How JSON without a schema is read if a format has schemas: [`Format::Json`] or [`Format::ConnectJson`].
+    /// Identities and versions are remembered as in that format, so that a topic can change to schemas.
     pub json_format: Format,
     /// What identifies a record.
     pub identity: Identity,
@@ -287,7 +287,7 @@ impl Rules {
         }
     }
 
-    /// How what comes from this source is read; `None` if it is no document.
+    /// The format of this source; `None` if it is not a key or a value.
     pub fn format_of(&self, source: &Source) -> Option<Format> {
         match source {
             Source::Key => Some(self.key_format),
@@ -296,30 +296,30 @@ impl Rules {
         }
     }
 
-    /// Whether records are read by schemas that they name.
+    /// Whether keys or values are read by the schemas that they name.
     pub fn reads_schemas(&self) -> bool {
         self.key_format.has_schemas() || self.value_format.has_schemas()
     }
 
-    /// A format, or [`Rules::json_format`] in place of one with schemas.
+    /// This format, or [`Rules::json_format`] if it has schemas.
     pub(super) fn without_schemas(&self, format: Format) -> Format {
         if format.has_schemas() { self.json_format } else { format }
     }
 
-    /// The same rules for records as JSON: with [`Rules::json_format`] in place of formats with schemas.
+    /// The same rules for records in JSON: with [`Rules::json_format`] in place of formats with schemas.
     pub fn for_json(&self) -> Self {
         let (key_format, value_format) =
             (self.without_schemas(self.key_format), self.without_schemas(self.value_format));
         Self { key_format, value_format, ..self.clone() }
     }
 
-    /// SHA-256 over what the entries depend on. Rules with the same digest can share a state; the contents, the retention,
-    /// the actions, the limits and a version part's minimum may change without changing it.
+    /// SHA-256 over what the entries depend on. Rules with the same digest can share a state; the contents, the
+    /// retention, the actions, the limits and a version part's minimum may change without changing it.
     ///
     /// The hashed text, in UTF-8, each line ended by a line feed: `ratchet rules 1`; `key_format: ` and `value_format:
-    /// ` with their words, or, of a format with schemas, with that of [`Rules::json_format`]; a line `identity: PART` for
-    /// each part, in order; a line `version: PART` for each, or `version: none`; a line `epoch: PART` for each; the lines
-    /// of `kinds`, if any. Parts are written as they display, which never contains a line feed.
+    /// ` with their words, or, of a format with schemas, with that of [`Rules::json_format`]; a line `identity: PART`
+    /// for each part, in order; a line `version: PART` for each, or `version: none`; a line `epoch: PART` for each; the
+    /// lines of `kinds`, if any. Parts are written as they display, which never contains a line feed.
     pub fn digest(&self) -> [u8; 32] {
         Self::digest_of(&self.text())
     }

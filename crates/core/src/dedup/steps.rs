@@ -1,4 +1,4 @@
-//! The wanted places of a document as a tree of steps, and what is found in them, whatever the document's format is.
+//! The wanted places of a document as a tree of steps, and the values found there, for documents of any format.
 
 use std::ops::Range;
 
@@ -8,8 +8,7 @@ use crate::schemas::is_index;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PathIndex(pub usize);
 
-/// What is in a wanted place. Ranges are in the bytes of a JSON document: the record's own, or the one that a reader by a
-/// schema has written.
+/// The value in a wanted place. Ranges are offsets in JSON: that of the document itself, or that extracted from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Found {
     /// Nothing.
@@ -21,7 +20,7 @@ pub(super) enum Found {
     Bool(bool),
     /// A number, as written.
     Number { from: usize, to: usize },
-    /// What is between a string's quotes, and whether there are escapes in it.
+    /// The range between the quotes of a string, and whether escapes are in it.
     Text { from: usize, to: usize, escaped: bool },
     /// An object or an array, with its brackets.
     Composite { from: usize, to: usize },
@@ -91,20 +90,20 @@ impl Steps {
         self.nodes.len()
     }
 
-    /// The node that a field of this name leads to from `node`, if anything is wanted there.
+    /// The node that the field with this name leads to from `node`, if anything is wanted there.
     #[inline]
     pub fn field(&self, node: usize, name: &[u8]) -> Option<usize> {
         self.nodes[node].child(name)
     }
 
-    /// The node that the array element of this number, from 0, leads to from `node`, if anything is wanted there.
+    /// The node that the array element with this index leads to from `node`, if anything is wanted there.
     #[inline]
     pub fn element(&self, node: usize, number: usize) -> Option<usize> {
         self.nodes[node].children.iter().find(|child| child.index == Some(number)).map(|child| child.node)
     }
 
-    /// What leads on from `node`, which may be [`UNWANTED`]: each step's name, its number if it may be an array's element,
-    /// and its node.
+    /// The steps that lead on from `node`, which may be [`UNWANTED`]: the name of each step, its index if it may be
+    /// that of an array's element, and its node.
     pub fn children(&self, node: usize) -> impl Iterator<Item = (&[u8], Option<usize>, usize)> {
         let children = self.nodes.get(node).map_or(&[][..], |node| &node.children);
         children.iter().map(|child| (&*child.name, child.index, child.node))
@@ -116,7 +115,7 @@ impl Steps {
         self.nodes.get(node).is_none_or(|node| node.children.is_empty())
     }
 
-    /// Whether what is at `node` is wanted itself, and not only something below it.
+    /// Whether the value at `node` itself is wanted, and not only places below it.
     #[inline]
     pub fn is_place(&self, node: usize) -> bool {
         self.nodes.get(node).is_some_and(|node| node.is_place)

@@ -46,20 +46,20 @@ vocabulary! {
         Avro = "avro",
         /// As a Protobuf message, by the schema that the record names.
         Protobuf = "protobuf",
-        /// As JSON behind the id of its JSON Schema.
+        /// As JSON after the id of its JSON Schema.
         JsonSchema = "json_schema",
-        /// By the language of the schema that the record names; as JSON where it names none.
+        /// By the language of the schema that the record names; as JSON if it names none.
         Auto = "auto",
     }
 }
 
 impl Format {
-    /// Whether it is read by schemas that records name.
+    /// Whether documents in this format are read by the schemas that they name.
     pub fn has_schemas(self) -> bool {
         matches!(self, Self::Avro | Self::Protobuf | Self::JsonSchema | Self::Auto)
     }
 
-    /// The language that schemas must have; `None` if it is open, or if there are no schemas.
+    /// The language that schemas must have; `None` if any will do, or if there are no schemas.
     pub fn language(self) -> Option<Language> {
         match self {
             Self::Avro => Some(Language::Avro),

@@ -1,18 +1,18 @@
 //! Schemas in the files of a folder, without a registry.
 //!
-//! A file's ending is its language (`.avsc`, `.proto`, `.json`), and its name what records know it by:
+//! A file's extension is its language (`.avsc`, `.proto`, `.json`), and its name says which records use it:
 //!
-//! - `5.avsc`: records with the number 5, whichever registry counts
+//! - `5.avsc`: records with the number 5, whichever registry gave it
 //! - `89791762-2336-186f-9674-299b90a8e2e1.proto`: records with this GUID, or this version id of AWS Glue
-//! - `payments-value.avsc`, `payments-key.avsc`: records of the topic `payments` that carry no id
+//! - `payments-value.avsc`, `payments-key.avsc`: values and keys of the topic `payments` that carry no id
 //! - any `.avsc`: records of single-object Avro, by the schema's fingerprint
-//! - any other name, also in folders below: what schemas refer to: an Avro file by the full name of the type that it
-//!   defines, a Protobuf file by its path, as it is imported
+//! - any other name, also in subfolders: other schemas refer to an Avro file by the full name of the type that it
+//!   defines, and to a Protobuf file by its path
 //!
-//! Hidden files and other endings are left alone. All is read once.
+//! Hidden files and files with other extensions are ignored. The folder is read once.
 //!
-//! **Failure**: a file that cannot be read, or two for one id, is an error that names the file. What a schema refers to
-//! and no file has is left out: the parser of the schema reports it, unless it is one of Protobuf's own imports.
+//! **Failure**: a file that cannot be read, or a second file for an id, is an error that names the file. A reference
+//! without a file is left out: the schema's parser reports it, unless it is one of Protobuf's own imports.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,11 +25,11 @@ use super::id::{Id, hyphenated, uuid_of};
 use super::known::{LookUp, Schemas};
 use super::written::{Language, Written};
 
-/// The longest schema.
+/// The maximum size of a schema.
 pub const TEXT_BYTES_MAX: u64 = 1 << 20;
-/// The most files.
+/// The maximum number of files.
 const FILES_MAX: usize = 10_000;
-/// How deep folders are looked into.
+/// The maximum depth of subfolders.
 const FOLDERS_MAX: usize = 8;
 
 /// The schemas of a folder.
@@ -47,12 +47,12 @@ pub enum Error {
     /// A folder or a file cannot be read.
     #[error("{} cannot be read: {error}", path.display())]
     Unread {
-        /// What cannot be read.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// Why it cannot be read.
         error: io::Error,
     },
-    /// A file is of no use.
+    /// A file cannot be used.
     #[error("the schema {} {why}", path.display())]
     Unusable {
         /// The file.
@@ -60,7 +60,7 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// There are too many.
+    /// There are too many files.
     #[error("there are more than {FILES_MAX} files in {}: name a folder that holds schemas only", dir.display())]
     TooMany {
         /// The folder.
@@ -75,7 +75,7 @@ struct File {
     name: String,
     language: Language,
     text: String,
-    /// For Avro: the types that it defines, and those that it needs.
+    /// For Avro: the types that it defines and needs.
     walked: Option<fingerprint::Walked>,
 }
 
@@ -94,7 +94,7 @@ impl Files {
         let mut read = Vec::new();
         collect(dir, dir, 0, &mut read)?;
         read.sort_by(|a, b| a.name.cmp(&b.name));
-        let all = All::new(&read);
+        let catalogue = Catalogue::new(&read);
         let mut files = Self {
             dir: dir.to_owned(),
             numbers: BTreeMap::new(),
@@ -103,21 +103,24 @@ impl Files {
             subjects: BTreeMap::new(),
         };
         for (at, file) in read.iter().enumerate() {
-            let written =
-                Arc::new(Written { language: file.language, text: file.text.clone(), references: all.references(at) });
+            let written = Arc::new(Written {
+                language: file.language,
+                text: file.text.clone(),
+                references: catalogue.references(at),
+            });
             files.add(file, written)?;
         }
         Ok(files)
     }
 
-    /// How many schemas there are, by whatever name.
+    /// The number of schemas that have an id or a subject.
     pub fn count(&self) -> usize {
         self.numbers.len() + self.uuids.len() + self.subjects.len()
     }
 
     fn add(&mut self, file: &File, written: Arc<Written>) -> Result<(), Error> {
         if let Some(walked) = &file.walked {
-            // Two files with one schema are the same to a reader, but for names that are only aliases.
+            // Two files with one canonical form differ only in what no reader needs, except for aliases.
             self.prints.entry(walked.fingerprint()).or_insert_with(|| Arc::clone(&written));
         }
         let Some((stem, _)) = file.name.rsplit_once('.').filter(|(stem, _)| !stem.contains('/')) else { return Ok(()) };
@@ -167,8 +170,8 @@ impl Schemas for Files {
     }
 }
 
-/// All files, and how they are referred to.
-struct All<'a> {
+/// All files, by the names that schemas use for them.
+struct Catalogue<'a> {
     files: &'a [File],
     /// Avro: types by their full names.
     types: BTreeMap<&'a str, usize>,
@@ -176,11 +179,11 @@ struct All<'a> {
     paths: BTreeMap<&'a str, usize>,
 }
 
-impl<'a> All<'a> {
+impl<'a> Catalogue<'a> {
     fn new(files: &'a [File]) -> Self {
         let (mut types, mut paths) = (BTreeMap::new(), BTreeMap::new());
         for (at, file) in files.iter().enumerate() {
-            // The outermost type: the others come with it.
+            // Types inside of it are used by way of the outermost one.
             let outermost = file.walked.as_ref().and_then(|walked| walked.defined.first());
             outermost.map(|name| types.entry(name.as_str()).or_insert(at));
             if file.language == Language::Protobuf {
@@ -190,11 +193,11 @@ impl<'a> All<'a> {
         Self { files, types, paths }
     }
 
-    /// What a file refers to, by its names, directly or not.
+    /// The names and the texts of the files that a file refers to, directly or not.
     fn references(&self, at: usize) -> Vec<(String, String)> {
         let (mut seen, mut found) = (vec![false; self.files.len()], Vec::new());
         seen[at] = true;
-        // Files to look at, with what they are called, and whether those that they refer to have been looked at.
+        // The files to visit, their names, and whether the files that they refer to have been visited.
         let mut left: Vec<(usize, String, bool)> = self.direct(at).map(|(at, name)| (at, name, false)).collect();
         while let Some((at, name, is_done)) = left.pop() {
             if is_done {
@@ -207,7 +210,7 @@ impl<'a> All<'a> {
         found
     }
 
-    /// The files that a file refers to itself, the last one first.
+    /// The files that a file refers to directly, the last one first.
     fn direct(&self, at: usize) -> impl Iterator<Item = (usize, String)> + '_ {
         let file = &self.files[at];
         let names: Vec<String> = match (&file.walked, file.language) {
@@ -255,7 +258,7 @@ fn collect(root: &Path, dir: &Path, depth: usize, read: &mut Vec<File>) -> Resul
     Ok(())
 }
 
-/// A file's schema; `None` if its ending is another.
+/// The schema in a file; `None` if the file has another extension.
 fn file(root: &Path, path: &Path) -> Result<Option<File>, Error> {
     let language = match path.extension().and_then(|ending| ending.to_str()) {
         Some("avsc") => Language::Avro,
@@ -268,11 +271,11 @@ fn file(root: &Path, path: &Path) -> Result<Option<File>, Error> {
     if fs::metadata(path).map_err(unread)?.len() > TEXT_BYTES_MAX {
         return Err(unusable("is larger than 1 MiB"));
     }
-    let text = String::from_utf8(fs::read(path).map_err(unread)?).map_err(|_| unusable("is no UTF-8"))?;
+    let text = String::from_utf8(fs::read(path).map_err(unread)?).map_err(|_| unusable("is not UTF-8"))?;
     let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
     let walked = match language {
         Language::Avro => {
-            Some(fingerprint::walked(&text).ok_or_else(|| unusable("is no Avro schema: check its JSON"))?)
+            Some(fingerprint::walked(&text).ok_or_else(|| unusable("is not an Avro schema: check its JSON"))?)
         }
         _ => None,
     };
@@ -282,7 +285,7 @@ fn file(root: &Path, path: &Path) -> Result<Option<File>, Error> {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: schemas are found by what their files are called, and come with what they refer to.
+    //! Goal: schemas are found by the names of their files, and come with the schemas that they refer to.
 
     use super::*;
 
@@ -339,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_schema_is_reported_with_the_name_of_its_file() {
+    fn absent_schema_is_reported_with_the_name_that_its_file_would_have() {
         let folder = folder(&[]);
         let files = Files::open(folder.path()).unwrap();
         assert!(absent(&files, Id::Number(5)).ends_with("put it there as 5.avsc, .proto or .json"));
@@ -348,12 +351,13 @@ mod tests {
     }
 
     #[test]
-    fn avro_types_of_other_files_come_first_by_their_full_names() {
+    fn avro_types_of_other_files_are_references_in_order() {
         let folder = folder(&[
             ("5.avsc", r#"{"type":"record","name":"R","namespace":"a","fields":[{"name":"m","type":"b.Money"}]}"#),
             (
                 "money.avsc",
-                r#"{"type":"record","name":"Money","namespace":"b","fields":[{"name":"c","type":"Currency"},{"name":"r","type":["null","a.R"]}]}"#,
+                r#"{"type":"record","name":"Money","namespace":"b","fields":[
+                    {"name":"c","type":"Currency"},{"name":"r","type":["null","a.R"]}]}"#,
             ),
             ("shared/currency.avsc", r#"{"type":"enum","name":"b.Currency","symbols":["EUR"]}"#),
         ]);
@@ -368,7 +372,8 @@ mod tests {
         let folder = folder(&[
             (
                 "5.proto",
-                "syntax = \"proto3\";\nimport \"google/protobuf/any.proto\";\nimport public 'common/money.proto'; message A {}",
+                "syntax = \"proto3\";\nimport \"google/protobuf/any.proto\";\n\
+                 import public 'common/money.proto'; message A {}",
             ),
             ("common/money.proto", "import \"common/currency.proto\";\n// import \"5.proto\"\nmessage Money {}"),
             ("common/currency.proto", "import \"common/money.proto\";"),
@@ -384,7 +389,7 @@ mod tests {
     fn unusable_files_are_errors_that_name_them() {
         let large = " ".repeat((1 << 20) + 1);
         for (files, said) in [
-            (&[("5.avsc", "{")][..], "5.avsc is no Avro schema: check its JSON"),
+            (&[("5.avsc", "{")][..], "5.avsc is not an Avro schema: check its JSON"),
             (&[("5.proto", &large)], "5.proto is larger than 1 MiB"),
             (&[("5.proto", ""), ("5.avsc", r#""int""#)], "5.proto is there twice: another file names 5 too"),
         ] {

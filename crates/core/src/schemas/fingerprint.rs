@@ -1,9 +1,9 @@
-//! The fingerprint by which single-object Avro names a schema: CRC-64-AVRO of the schema's parsing canonical form, as
+//! The fingerprint by which single-object Avro names a schema: the CRC-64-AVRO of the schema's parsing canonical form.
 //! Avro's specification describes both ("Transforming into Parsing Canonical Form", "Schema Fingerprints").
 //!
-//! The form keeps what matters for reading: types, names with their namespaces, fields in their order, symbols, sizes.
+//! The form keeps what a reader needs: types, full names, the order of fields, symbols and sizes.
 //!
-//! **Failure**: of a text that is no schema there is no fingerprint.
+//! **Failure**: a text that is not a schema has no fingerprint.
 
 use serde_json::Value;
 
@@ -21,21 +21,21 @@ fn crc64(bytes: &[u8]) -> u64 {
     })
 }
 
-/// What is found in a schema.
+/// What walking through a schema has found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Walked {
-    /// The canonical form.
+    /// The schema's parsing canonical form.
     pub form: String,
     /// The full names of the types that it defines, the outermost first.
     pub defined: Vec<String>,
-    /// The full names of the types that it names without defining them before that.
+    /// The full names of the types that it uses and has not defined by then.
     pub missing: Vec<String>,
 }
 
-/// Walks through a schema; `None` if the text is no Avro schema.
+/// Walks through a schema; `None` if the text is not an Avro schema.
 pub fn walked(schema: &str) -> Option<Walked> {
     let mut found = Walked::default();
-    // Its parser bounds how deep values are nested, and so this recursion.
+    // serde_json bounds how deep values are nested, and so this recursion.
     found.schema(&serde_json::from_str(schema).ok()?, "")?;
     Some(found)
 }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn fingerprints_are_those_of_other_readers() {
+    fn fingerprints_are_those_of_apache_avro() {
         for text in [
             r#""bytes""#,
             r#"["null", "string", {"type": "array", "items": {"type": "map", "values": "double"}}]"#,
@@ -174,8 +174,8 @@ mod tests {
             let expected = u64::from_le_bytes(reference.fingerprint::<Rabin>().bytes.try_into().unwrap());
             assert_eq!(of(text).unwrap(), expected, "{}", reference.canonical_form());
         }
-        // The crate leaves the braces around a type that has a logical type, and a field's order; the specification does
-        // not.
+        // Unlike the specification, the crate keeps the braces around a type with a logical type, and the order of a
+        // field.
         let ordered = r#"{"type":"record","name":"R","fields":[{"name":"f","type":"int","order":"ignore"}]}"#;
         assert_eq!(
             of(ordered).unwrap(),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn form_keeps_what_matters_in_its_order() {
+    fn canonical_form_keeps_what_a_reader_needs_in_its_order() {
         let schema = r#"{"doc": "d", "type": "record", "namespace": "a.b", "name": "R", "aliases": ["Q"], "fields": [
             {"type": {"type": "enum", "symbols": ["x", "y"], "name": "E"}, "name": "e", "default": "x"},
             {"name": "again", "type": ["null", "E", "c.F", "R"]},
@@ -195,7 +195,13 @@ mod tests {
         let found = walked(schema).unwrap();
         assert_eq!(
             found.form,
-            r#"{"name":"a.b.R","type":"record","fields":[{"name":"e","type":{"name":"a.b.E","type":"enum","symbols":["x","y"]}},{"name":"again","type":["null","a.b.E","c.F","a.b.R"]},{"name":"m","type":{"type":"map","values":{"type":"array","items":"long"}}},{"name":"f","type":{"name":"G","type":"fixed","size":16}}]}"#
+            concat!(
+                r#"{"name":"a.b.R","type":"record","fields":["#,
+                r#"{"name":"e","type":{"name":"a.b.E","type":"enum","symbols":["x","y"]}},"#,
+                r#"{"name":"again","type":["null","a.b.E","c.F","a.b.R"]},"#,
+                r#"{"name":"m","type":{"type":"map","values":{"type":"array","items":"long"}}},"#,
+                r#"{"name":"f","type":{"name":"G","type":"fixed","size":16}}]}"#,
+            )
         );
         assert_eq!(
             (found.defined, found.missing),

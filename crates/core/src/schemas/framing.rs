@@ -1,34 +1,34 @@
-//! Finding the id of a record's schema, in its headers or at the beginning of its bytes.
+//! Finding the id of a record's schema, in the record's headers or at the beginning of its bytes.
 //!
-//! | form | what it looks like | who writes it |
+//! | form | bytes | written by |
 //! |---|---|---|
-//! | [`Id::Number`] | byte 0, 4 bytes | Confluent's serializers (`SchemaId`, magic byte V0), Apicurio's since 3 (`Default4ByteIdHandler`) |
-//! | [`Id::Long`] | byte 0, 8 bytes | Apicurio's serializers before 3 (`Legacy8ByteIdHandler`) |
-//! | [`Id::Guid`] | byte 1, 16 bytes | Confluent's serializers (`SchemaId`, magic byte V1) |
-//! | the same two of Confluent | the same bytes in the header `__key_schema_id` or `__value_schema_id`; the value is bare | Confluent's `HeaderSchemaIdSerializer` |
-//! | [`Id::Global`] | 8 bytes in `apicurio.key.globalId` or `apicurio.value.globalId`; the value is bare | Apicurio's serializers with headers (`SerdeHeaders`) |
-//! | [`Id::Content`] | the same in `apicurio.key.contentId` or `apicurio.value.contentId` | the same |
-//! | [`Id::Glue`] | byte 3, byte 0 or 5 (compressed by zlib), 16 bytes | AWS Glue's serializers (`AWSSchemaRegistryConstants`) |
+//! | [`Id::Number`] | byte 0, 4 bytes | Confluent (`SchemaId`, V0), Apicurio since 3 (`Default4ByteIdHandler`) |
+//! | [`Id::Long`] | byte 0, 8 bytes | Apicurio before 3 (`Legacy8ByteIdHandler`) |
+//! | [`Id::Guid`] | byte 1, 16 bytes | Confluent (`SchemaId`, V1) |
+//! | one of these two | in the header `__key_schema_id`, `__value_schema_id` | Confluent (`HeaderSchemaIdSerializer`) |
+//! | [`Id::Global`] | 8 bytes in `apicurio.key.globalId`, `apicurio.value.globalId` | Apicurio (`SerdeHeaders`) |
+//! | [`Id::Content`] | 8 bytes in `apicurio.key.contentId`, `apicurio.value.contentId` | the same |
+//! | [`Id::Glue`] | byte 3, byte 0 or 5 (zlib), 16 bytes | AWS Glue (`AWSSchemaRegistryConstants`) |
 //! | [`Id::Fingerprint`] | bytes C3 01, 8 bytes | Avro's single-object encoding |
 //!
-//! Numbers are big-endian, but for the fingerprint.
+//! Numbers are big-endian; the fingerprint is little-endian. With an id in a header, the value is the payload alone.
 //!
-//! **How forms are told apart.** A header counts before the bytes, as Confluent's deserializers have it. The first byte
-//! tells all else apart but numbers of four bytes from those of eight, which look alike: a setting says which they are
-//! ([`IdBytes`]). Text that is JSON begins with none of these bytes. Avro or Protobuf without any id may begin with any:
-//! a topology says so, and nothing is looked for here.
+//! **How forms are told apart.** A header takes precedence over the bytes, as in Confluent's deserializers. Otherwise
+//! the first byte determines the form, except that numbers of four and of eight bytes look alike: a setting says which
+//! of them a topic has ([`IdBytes`]). JSON begins with none of these bytes. Avro and Protobuf without an id may begin
+//! with any byte and are not recognised.
 //!
-//! **Protobuf** says beside the id which message of the schema a record is ([`Framed::message`]):
+//! **Protobuf** records also say which message of the schema they are ([`Framed::message`]):
 //!
-//! - Confluent: the indexes of the message and of those that it is nested in, each a zigzag varint, after their count; a
-//!   lone 0 is the first message. They follow the id, in the header too
-//! - Apicurio: the message's name, as a small message before the record's (`Ref`), or in the header
-//!   `apicurio.protobuf.type`; or nothing, which is the first message
-//! - AWS Glue: a varint, the message's place among all names of the schema's messages, sorted
+//! - Confluent: the indexes of the message and of the messages around it, from the outermost, each a zigzag varint,
+//!   after their count; a single 0 stands for the first message. They follow the id, in a header as well
+//! - Apicurio: the message's name, in a small message before the record (`Ref`) or in the header
+//!   `apicurio.protobuf.type`; without a name, the first message
+//! - AWS Glue: a varint, the message's place among the sorted names of all messages
 //!
-//! Behind a number may be Confluent's indexes, Apicurio's name or nothing. A name is taken for one if it looks like one:
-//! as indexes it would be a message that is nested deeper than any. Bytes that cannot be indexes are the record. Where
-//! they could be, but the schema has no such message, [`Framed::bare`] has them as the record.
+//! A number may be followed by Confluent's indexes, by Apicurio's name, or by the record itself. Bytes that look like a
+//! name are read as one: as indexes they would stand for a message nested deeper than any real one. Bytes that cannot
+//! be indexes are the record itself.
 //!
 //! **Failure**: [`Unframed`].
 
@@ -42,11 +42,11 @@ use super::varint::{self, NoVarint};
 use super::written::Language;
 use crate::record::Headers;
 
-/// The most that a compressed record may inflate to: Kafka's records are far smaller.
+/// The maximum size of a compressed record once inflated: Kafka's records are far smaller.
 const INFLATED_BYTES_MAX: usize = 20 << 20;
-/// How deep a message may be nested in others.
+/// The maximum depth at which a message is nested in others.
 pub const DEPTH_MAX: usize = 16;
-/// The longest name of a message that Apicurio writes before it.
+/// The maximum length of a message's name in Apicurio's form.
 const NAME_BYTES_MAX: usize = 1_000;
 
 const GLUE_VERSION: u8 = 3;
@@ -54,33 +54,33 @@ const GLUE_PLAIN: u8 = 0;
 const GLUE_ZLIB: u8 = 5;
 const SINGLE_OBJECT: [u8; 2] = [0xC3, 0x01];
 
-/// How long numbers are after a zero byte.
+/// The length of the number after a zero byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdBytes {
-    /// Confluent's, and Apicurio's since 3.
+    /// Four bytes: Confluent's serializers, and Apicurio's since 3.
     #[default]
     Four,
-    /// Apicurio's before 3.
+    /// Eight bytes: Apicurio's serializers before 3.
     Eight,
 }
 
-/// Why there is no id, or no message.
+/// Why a record's schema id, or its Protobuf message, cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unframed {
-    /// The bytes begin with no id, and no header has one.
+    /// Neither the bytes nor a header has an id.
     #[error("no schema id: the bytes begin with {first}, and no header names a schema")]
     NoId {
-        /// The first bytes, as text.
+        /// The first bytes, in hexadecimal.
         first: String,
     },
     /// The bytes end within the id.
     #[error("the bytes end within the schema id: {form} takes {takes} bytes, there are {has}")]
     CutOff {
-        /// Whose id it would be.
+        /// What the bytes begin with.
         form: &'static str,
-        /// How many bytes it takes.
+        /// The number of bytes that it takes.
         takes: usize,
-        /// How many there are.
+        /// The number of bytes that are there.
         has: usize,
     },
     /// A header that should hold an id does not.
@@ -91,45 +91,45 @@ pub enum Unframed {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// Apicurio's headers name the schema by something else.
+    /// Apicurio's headers name the schema's artifact, and not an id.
     #[error(
-        "the headers name the schema's artifact ({name}) and not its id: have the serializer write ids, which it does by \
+        "the headers name the schema's artifact ({name}) instead of its id: let the serializer write ids, which is its \
          default"
     )]
     Artifact {
-        /// A header that is there.
+        /// The name of such a header.
         name: &'static str,
     },
-    /// AWS Glue's header asks for something that it never did.
+    /// AWS Glue's header has an unknown compression.
     #[error("AWS Glue's header says compression {0}: only 0 (none) and 5 (zlib) are known")]
     Compression(u8),
     /// The compressed record cannot be inflated.
     #[error("the record, compressed by zlib, cannot be inflated: {0}")]
     Inflated(&'static str),
-    /// Which message it is cannot be read.
-    #[error("which Protobuf message it is cannot be read, at byte {at} behind the schema id: {why}")]
+    /// The Protobuf message that the record is cannot be read.
+    #[error("the name or the indexes of the Protobuf message cannot be read, at byte {at} after the schema id: {why}")]
     Message {
-        /// The byte behind the id.
+        /// The offset after the id.
         at: usize,
         /// What is wrong there.
         why: &'static str,
     },
 }
 
-/// Which message of a schema a Protobuf record is.
+/// How a Protobuf record names the message of the schema that it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Message<'a> {
-    /// By the indexes of the message and of those that it is nested in, from the outermost.
+    /// By the indexes of the message and of the messages around it, from the outermost.
     Indexes(Indexes),
-    /// By its name, within the package or with it.
+    /// By the name, which may begin with the package.
     Name(&'a str),
-    /// By its place among the full names of all messages of the schema, sorted.
+    /// By the place among the sorted full names of all messages of the schema.
     Sorted(u32),
-    /// The schema's first.
+    /// Not at all: it is the schema's first message.
     First,
 }
 
-/// Indexes of nested messages; at least one, none negative.
+/// The indexes of a message: at least one, none negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Indexes {
     numbers: [i32; DEPTH_MAX],
@@ -140,31 +140,32 @@ impl Indexes {
     /// The first message of a schema.
     pub const FIRST: Self = Self { numbers: [0; DEPTH_MAX], count: 1 };
 
-    /// From the outermost message to the innermost.
+    /// The indexes, from the outermost message to the innermost.
     pub fn as_slice(&self) -> &[i32] {
         &self.numbers[..self.count]
     }
 }
 
-/// A record's id, and what follows it.
+/// A key or a value, split into the id of its schema and the bytes after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Framed<'a> {
-    /// What the record names its schema by.
+    /// The id of the schema.
     pub id: Id,
-    /// What follows the id; for Protobuf, see [`Framed::message`].
+    /// The bytes after the id; for Protobuf, see [`Framed::message`].
     pub payload: Cow<'a, [u8]>,
-    /// Whether a header says that it is Avro's JSON instead of its binary encoding (`apicurio.value.encoding`).
+    /// Whether a header says that the payload is in Avro's JSON encoding, not the binary one
+    /// (`apicurio.value.encoding`).
     pub is_json: bool,
-    /// What follows the id in a header of Confluent's.
-    behind: Option<&'a [u8]>,
-    /// The message's name in a header of Apicurio's.
+    /// The bytes after the id in Confluent's header.
+    after_id: Option<&'a [u8]>,
+    /// The message's name in Apicurio's header.
     name: Option<&'a str>,
 }
 
 /// Reads the id of a key or a value.
 ///
 /// # Errors
-/// There is none, or it is cut off.
+/// There is no complete id.
 pub fn read<'a>(
     bytes: &'a [u8],
     headers: Headers<'a>,
@@ -177,60 +178,65 @@ pub fn read<'a>(
     }
 }
 
-/// Whether a key or a value may carry an id: a look only, to tell such records from others. JSON never does.
+/// Whether a key or a value seems to carry an id. JSON never does.
 pub fn is_framed(bytes: &[u8], headers: Headers<'_>, is_key: bool, id_bytes: IdBytes) -> bool {
     read(bytes, headers, is_key, id_bytes).is_ok()
 }
 
 fn of_bytes(bytes: &[u8], id_bytes: IdBytes) -> Result<Framed<'_>, Unframed> {
-    let framed = |id, payload| Framed { id, payload: Cow::Borrowed(payload), is_json: false, behind: None, name: None };
+    let framed =
+        |id, payload| Framed { id, payload: Cow::Borrowed(payload), is_json: false, after_id: None, name: None };
     match (bytes, id_bytes) {
         ([0, rest @ ..], IdBytes::Four) => {
-            let (number, payload) = taken("a number of four bytes", bytes, rest)?;
+            let (number, payload) = take_id("the prefix with a number", bytes, rest)?;
             Ok(framed(Id::Number(u32::from_be_bytes(number)), payload))
         }
         ([0, rest @ ..], IdBytes::Eight) => {
-            let (number, payload) = taken("a number of eight bytes", bytes, rest)?;
+            let (number, payload) = take_id("the prefix with a number", bytes, rest)?;
             Ok(framed(Id::Long(u64::from_be_bytes(number)), payload))
         }
         ([1, rest @ ..], _) => {
-            let (guid, payload) = taken("a GUID", bytes, rest)?;
+            let (guid, payload) = take_id("the prefix with a GUID", bytes, rest)?;
             Ok(framed(Id::Guid(guid), payload))
         }
         ([GLUE_VERSION, rest @ ..], _) => {
-            let ([compression, uuid @ ..], payload) = taken::<17>("AWS Glue's", bytes, rest)?;
+            let ([compression, uuid @ ..], payload) = take_id::<17>("AWS Glue's header", bytes, rest)?;
             let payload = match compression {
                 GLUE_PLAIN => Cow::Borrowed(payload),
-                GLUE_ZLIB => Cow::Owned(inflated(payload)?),
+                GLUE_ZLIB => Cow::Owned(inflate(payload)?),
                 other => return Err(Unframed::Compression(other)),
             };
             Ok(Framed { payload, ..framed(Id::Glue(uuid), &[]) })
         }
         ([0xC3, 0x01, rest @ ..], _) => {
-            let (print, payload) = taken("a fingerprint", bytes, rest)?;
+            let (print, payload) = take_id("the prefix with a fingerprint", bytes, rest)?;
             Ok(framed(Id::Fingerprint(u64::from_le_bytes(print)), payload))
         }
-        _ => Err(Unframed::NoId { first: shown(bytes) }),
+        _ => Err(Unframed::NoId { first: first_bytes(bytes) }),
     }
 }
 
 /// The first bytes, in hexadecimal.
-fn shown(bytes: &[u8]) -> String {
+fn first_bytes(bytes: &[u8]) -> String {
     match bytes {
         [] => "nothing".to_owned(),
         _ => bytes.iter().take(SINGLE_OBJECT.len()).map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(" "),
     }
 }
 
-/// Takes an id off `rest`, which is what follows the first bytes of `all`.
-fn taken<'a, const N: usize>(form: &'static str, all: &[u8], rest: &'a [u8]) -> Result<([u8; N], &'a [u8]), Unframed> {
+/// Splits the id from `rest`, which is the end of `all`.
+fn take_id<'a, const N: usize>(
+    form: &'static str,
+    all: &[u8],
+    rest: &'a [u8],
+) -> Result<([u8; N], &'a [u8]), Unframed> {
     match rest.split_first_chunk::<N>() {
         Some((id, payload)) => Ok((*id, payload)),
         None => Err(Unframed::CutOff { form, takes: all.len() - rest.len() + N, has: all.len() }),
     }
 }
 
-fn inflated(payload: &[u8]) -> Result<Vec<u8>, Unframed> {
+fn inflate(payload: &[u8]) -> Result<Vec<u8>, Unframed> {
     let mut bytes = Vec::new();
     let bound = u64::try_from(INFLATED_BYTES_MAX).unwrap_or(u64::MAX);
     let read = ZlibDecoder::new(payload).take(bound + 1).read_to_end(&mut bytes);
@@ -268,7 +274,7 @@ static OF_VALUE: Names = Names {
     artifact: ["apicurio.value.artifactId", "apicurio.value.contentHash"],
 };
 
-/// What a record's headers say of a schema: of a header that is there more than once, the last one.
+/// The headers of a record that concern its schema; the last one of each name.
 struct InHeaders<'a> {
     names: &'static Names,
     confluent: Option<Option<&'a [u8]>>,
@@ -286,7 +292,7 @@ impl<'a> InHeaders<'a> {
             Self { names, confluent: None, global: None, content: None, encoding: None, message: None, artifact: None };
         for header in headers.iter() {
             let is = |name: &str| header.name == name.as_bytes();
-            // All of these begin so, and hardly any other does.
+            // All names begin with one of these, and few other headers do.
             if !header.name.starts_with(b"__") && !header.name.starts_with(b"apicurio.") {
                 continue;
             }
@@ -305,14 +311,14 @@ impl<'a> InHeaders<'a> {
         found
     }
 
-    /// The id, with `bytes` behind it; `None` if no header is about a schema.
+    /// The id in a header, with `bytes` as the payload; `None` if no header concerns a schema.
     fn framed(&self, bytes: &'a [u8]) -> Result<Option<Framed<'a>>, Unframed> {
         let is_json = self.encoding == Some(b"JSON");
         let name = self.message.and_then(|name| std::str::from_utf8(name).ok()).filter(|name| is_name(name));
-        let framed = |id, behind| Ok(Some(Framed { id, payload: Cow::Borrowed(bytes), is_json, behind, name }));
+        let framed = |id, after_id| Ok(Some(Framed { id, payload: Cow::Borrowed(bytes), is_json, after_id, name }));
         if let Some(value) = self.confluent {
-            let (id, behind) = self.of_confluent(value.unwrap_or_default())?;
-            return framed(id, Some(behind));
+            let (id, after_id) = self.of_confluent(value.unwrap_or_default())?;
+            return framed(id, Some(after_id));
         }
         for (name, value, id) in [
             (self.names.content, self.content, Id::Content as fn(u64) -> Id),
@@ -334,12 +340,14 @@ impl<'a> InHeaders<'a> {
         let unusable = |why| Unframed::Header { name: self.names.confluent, why };
         match value {
             [0, rest @ ..] => {
-                let (number, behind) = rest.split_first_chunk().ok_or_else(|| unusable("a number takes four bytes"))?;
-                Ok((Id::Number(u32::from_be_bytes(*number)), behind))
+                let (number, after_id) =
+                    rest.split_first_chunk().ok_or_else(|| unusable("a number takes four bytes"))?;
+                Ok((Id::Number(u32::from_be_bytes(*number)), after_id))
             }
             [1, rest @ ..] => {
-                let (guid, behind) = rest.split_first_chunk().ok_or_else(|| unusable("a GUID takes sixteen bytes"))?;
-                Ok((Id::Guid(*guid), behind))
+                let (guid, after_id) =
+                    rest.split_first_chunk().ok_or_else(|| unusable("a GUID takes sixteen bytes"))?;
+                Ok((Id::Guid(*guid), after_id))
             }
             _ => Err(unusable("it begins with neither 0 nor 1")),
         }
@@ -347,22 +355,22 @@ impl<'a> InHeaders<'a> {
 }
 
 impl Framed<'_> {
-    /// For Protobuf: which message of the schema it is, and that message's bytes.
+    /// For Protobuf: the message of the schema that the record is, and its bytes.
     ///
     /// # Errors
     /// [`Unframed::Message`].
     pub fn message(&self) -> Result<(Message<'_>, &[u8]), Unframed> {
         let payload = self.payload.as_ref();
-        match (self.id, self.behind) {
-            (_, Some(behind)) => {
-                let (indexes, rest) = indexes(behind)?;
+        match (self.id, self.after_id) {
+            (_, Some(after_id)) => {
+                let (indexes, rest) = indexes(after_id)?;
                 match rest.is_empty() {
                     true => Ok((Message::Indexes(indexes), payload)),
-                    false => Err(unread(behind, rest, "there are more bytes in the header than indexes")),
+                    false => Err(message_error(after_id, rest, "bytes follow the indexes in the header")),
                 }
             }
             (Id::Number(_), None) => Ok(match (type_ref(payload), indexes(payload)) {
-                // Shorter names look like the indexes of messages that there may be.
+                // Shorter names may be the indexes of real messages.
                 (Some((name, rest)), found) if name.len() > 2 || found.is_err() => (Message::Name(name), rest),
                 (_, Ok((indexes, rest))) => (Message::Indexes(indexes), rest),
                 (_, Err(_)) => (Message::First, payload),
@@ -382,7 +390,7 @@ impl Framed<'_> {
         }
     }
 
-    /// The bytes of the record itself, and for Protobuf which message it is.
+    /// The bytes of the record itself, and for Protobuf the message that it is.
     ///
     /// # Errors
     /// As [`Framed::message`].
@@ -394,19 +402,19 @@ impl Framed<'_> {
     }
 }
 
-/// Confluent's indexes, and what follows them.
+/// Splits Confluent's indexes from the bytes after them.
 fn indexes(bytes: &[u8]) -> Result<(Indexes, &[u8]), Unframed> {
     let (count, mut rest) = zigzag(bytes, bytes)?;
     if count == 0 {
         return Ok((Indexes::FIRST, rest));
     }
     let count = usize::try_from(count).ok().filter(|count| *count <= DEPTH_MAX);
-    let count = count.ok_or_else(|| unread(bytes, bytes, "no message is nested so deep"))?;
+    let count = count.ok_or_else(|| message_error(bytes, bytes, "no message is nested so deep"))?;
     let mut numbers = [0; DEPTH_MAX];
     for number in &mut numbers[..count] {
         let (index, after) = zigzag(bytes, rest)?;
         if index < 0 {
-            return Err(unread(bytes, rest, "an index is negative"));
+            return Err(message_error(bytes, rest, "an index is negative"));
         }
         (*number, rest) = (index, after);
     }
@@ -414,17 +422,17 @@ fn indexes(bytes: &[u8]) -> Result<(Indexes, &[u8]), Unframed> {
 }
 
 /// The error at the beginning of `rest`, a part of `all`.
-fn unread(all: &[u8], rest: &[u8], why: &'static str) -> Unframed {
+fn message_error(all: &[u8], rest: &[u8], why: &'static str) -> Unframed {
     Unframed::Message { at: all.len() - rest.len(), why }
 }
 
 /// A varint at the beginning of `rest`.
 fn varint<'a>(all: &[u8], rest: &'a [u8]) -> Result<(u32, &'a [u8]), Unframed> {
-    let too_long = |_| unread(all, rest, "a number takes more than 32 bits");
     match varint::read(rest, 32) {
-        Ok((number, length)) => Ok((u32::try_from(number).map_err(too_long)?, &rest[length..])),
-        Err(NoVarint::TooLong) => Err(unread(all, rest, "a number takes more than 32 bits")),
-        Err(NoVarint::CutOff) => Err(unread(all, rest, "the bytes end there")),
+        // It has 32 bits.
+        Ok((number, length)) => Ok((number as u32, &rest[length..])),
+        Err(NoVarint::TooLong) => Err(message_error(all, rest, "a number takes more than 32 bits")),
+        Err(NoVarint::CutOff) => Err(message_error(all, rest, "the bytes end there")),
     }
 }
 
@@ -433,8 +441,8 @@ fn zigzag<'a>(all: &[u8], rest: &'a [u8]) -> Result<(i32, &'a [u8]), Unframed> {
     Ok(((number >> 1).cast_signed() ^ -(number & 1).cast_signed(), after))
 }
 
-/// The name that Apicurio writes before a message, and what follows it: a message `Ref` whose field 1 is the name, after
-/// its length.
+/// Splits the name that Apicurio writes before a message from the message. The name is field 1 of a message `Ref`,
+/// which follows its length.
 fn type_ref(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let (length, rest) = varint(bytes, bytes).ok()?;
     let (of_ref, message) = rest.split_at_checked(usize::try_from(length).ok()?)?;
@@ -447,7 +455,7 @@ fn type_ref(bytes: &[u8]) -> Option<(&str, &[u8])> {
     Some((name, message))
 }
 
-/// Whether a text may be the name of a message.
+/// Whether a message may have this name.
 fn is_name(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.';
     let begins = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';

@@ -1,14 +1,14 @@
-//! The ids of schemas, as records carry them.
+//! The ids by which records name their schemas.
 
 use std::fmt;
 
-/// What a record names its schema by. Which of them a record carries is for its serializer to decide: see
+/// The id by which a record names its schema. Its serializer decides which kind of id a record carries: see
 /// [`super::framing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Id {
-    /// A number of four bytes: Confluent's serializers, and Apicurio's since 3.
+    /// A number of four bytes, from Confluent's serializers, and from Apicurio's since 3.
     Number(u32),
-    /// A number of eight bytes: Apicurio's serializers before 3.
+    /// A number of eight bytes, from Apicurio's serializers before 3.
     Long(u64),
     /// A GUID of Confluent's registry, the same in all of its clusters.
     Guid([u8; 16]),
@@ -23,7 +23,7 @@ pub enum Id {
 }
 
 impl Id {
-    /// Its number, if that is what it is, whichever registry counts.
+    /// The number, if the id is one, whichever registry gave it.
     pub fn number(self) -> Option<u64> {
         match self {
             Self::Number(number) => Some(number.into()),
@@ -32,7 +32,7 @@ impl Id {
         }
     }
 
-    /// Its UUID, if that is what it is.
+    /// The UUID, if the id is one.
     pub fn uuid(self) -> Option<[u8; 16]> {
         match self {
             Self::Guid(uuid) | Self::Glue(uuid) => Some(uuid),
@@ -41,7 +41,7 @@ impl Id {
     }
 }
 
-/// As messages name it: `schema 5`, `the schema with GUID …`.
+/// As messages name the schema: `schema 5`, `the schema with the GUID …`.
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -93,7 +93,7 @@ pub fn uuid_of(text: &str) -> Option<[u8; 16]> {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: an id reads as people write it, and back.
+    //! Goal: ids are written and read as people write them.
 
     use super::*;
 
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_uuid() {
+    fn other_texts_are_not_uuids() {
         for text in [
             "",
             "5",
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn each_id_says_what_it_is() {
+    fn messages_name_each_kind_of_id() {
         let uuid = uuid_of("89791762-2336-186f-9674-299b90a8e2e1").unwrap();
         assert_eq!(Id::Number(5).to_string(), "schema 5");
         assert_eq!(Id::Guid(uuid).to_string(), "the schema with the GUID 89791762-2336-186f-9674-299b90a8e2e1");

@@ -1,4 +1,4 @@
-//! Looking a schema up, without ever waiting for it.
+//! Looking up a schema by its id, without ever waiting.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,49 +8,48 @@ use super::framing::IdBytes;
 use super::id::Id;
 use super::written::Written;
 
-/// What is known of a schema now.
+/// What a source knows of a schema now.
 #[derive(Clone, Debug)]
 pub enum LookUp {
-    /// The schema. The same one for the same id, always.
+    /// The schema. An id always stands for the same schema.
     Known(Arc<Written>),
-    /// It is being fetched, which is tried again for as long as it takes: look again later.
+    /// The schema is being fetched, and the fetch is retried until it succeeds: look it up again later.
     Pending,
-    /// There is none, and why: a sentence that names the id. It may appear later.
+    /// No such schema exists, with a sentence that names the id and says why. It may appear later.
     Absent(String),
 }
 
 /// Where schemas come from.
 pub trait Schemas: Send + Sync + Debug {
-    /// The schema with this id. Never blocks: of an unknown id it begins to fetch the schema, and says
-    /// [`LookUp::Pending`] until it is there.
+    /// Looks up the schema with this id. Never blocks: the first look-up begins to fetch an unknown schema, and returns
+    /// [`LookUp::Pending`] until it has arrived.
     fn look_up(&self, id: &Id) -> LookUp;
 
-    /// The schema of records of a subject (`payments-value`, `payments-key`) that carry no id. Never blocks.
+    /// The schema for records of this subject (`payments-value`, `payments-key`) that carry no id. Never blocks.
     fn of_subject(&self, subject: &str) -> Option<Arc<Written>> {
         let _ = subject;
         None
     }
 
-    /// The same as [`Schemas::look_up`], for commands that have nothing else to do: waits for this long at most until it
-    /// is no longer pending.
+    /// As [`Schemas::look_up`], but waits up to `wait` for a pending schema: for commands that have nothing else to do.
     fn wait_for(&self, id: &Id, wait: Duration) -> LookUp {
         let _ = wait;
         self.look_up(id)
     }
 
-    /// Why schemas are pending longer than it takes to ask for them; `None` if nothing is wrong. Never holds a secret.
+    /// Why schemas stay pending; `None` if nothing is wrong. Never contains a secret.
     fn trouble(&self) -> Option<String> {
         None
     }
 }
 
-/// Several sources, or none: the first one that has a schema counts. Where schemas come from is not part of what a
-/// topology is, so that all are equal.
+/// Any number of sources: the first one that has a schema counts. All values are equal, because a topology does not
+/// depend on where its schemas come from.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// The sources, in the order in which they are asked.
     pub list: Vec<Arc<dyn Schemas>>,
-    /// How long numbers are that records name schemas by.
+    /// The length of the numbers by which records name schemas.
     pub id_bytes: IdBytes,
 }
 
@@ -68,7 +67,7 @@ impl Sources {
         matches!(self.look_up(id), LookUp::Pending)
     }
 
-    /// The first source's answer that is not "absent"; the last one's otherwise.
+    /// The first result that is not [`LookUp::Absent`]; otherwise all reasons, each once.
     fn ask(&self, id: &Id, ask: impl Fn(&dyn Schemas) -> LookUp) -> LookUp {
         let mut reasons: Vec<String> = Vec::new();
         for source in &self.list {
@@ -80,7 +79,7 @@ impl Sources {
         }
         match reasons.is_empty() {
             true => {
-                LookUp::Absent(format!("{id} is not known: there is neither a schema registry nor a folder of schemas"))
+                LookUp::Absent(format!("{id} is not known: neither a schema registry nor a folder of schemas is set"))
             }
             false => LookUp::Absent(reasons.join("; ")),
         }
@@ -107,12 +106,12 @@ impl Schemas for Sources {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: of several sources the first one that knows a schema counts.
+    //! Goal: the first of several sources that knows a schema counts.
 
     use super::super::written::Language;
     use super::*;
 
-    /// Knows one schema, or is still asking for it.
+    /// Has one schema, or is still fetching it.
     #[derive(Debug)]
     struct One(u32, Option<&'static str>);
 

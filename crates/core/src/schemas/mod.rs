@@ -1,20 +1,20 @@
-//! Schemas: how a record says which one it was written by, where they come from, and what they mean, with every name
-//! resolved.
+//! Schemas: how records name them, where they come from, and what they declare.
 //!
-//! - [`id`]: the ids of schemas; [`framing`]: finding a record's id in its bytes and headers
-//! - [`written`]: a schema's text, with those that it refers to
-//! - [`known`]: looking a schema up by its id, without ever waiting
-//! - [`files`]: schemas in a folder; [`fingerprint`]: what single-object Avro names a schema by
-//! - [`avro`], [`protobuf`]: schemas that were parsed
+//! - [`id`]: the ids of schemas; [`framing`]: finding the id in a record's bytes and headers
+//! - [`written`]: the text of a schema, and the texts of the schemas that it refers to
+//! - [`known`]: looking up a schema by its id, without ever waiting
+//! - [`files`]: schemas in a folder; [`fingerprint`]: the fingerprint by which single-object Avro names a schema
+//! - [`avro`], [`protobuf`]: parsed schemas, with every name resolved
+//! - `varint`: integers of variable length
 //!
-//! What is wanted of a record is not known here: `dedup` compiles a schema and the wanted places to a plan.
+//! This room does not know which fields of a record are wanted: `dedup` compiles a schema and the wanted places to a
+//! plan.
 //!
-//! **Invariants.** A look-up never waits for a network or a disk. A schema that was parsed is finite, and each of its names
-//! leads to a type; types may hold themselves. Parsing takes time and memory in proportion to the text, whatever the text
-//! is.
+//! **Invariants.** A look-up never waits for a network or a disk. A parsed schema is finite, and each of its names
+//! leads to a type; types may contain themselves. Parsing takes time and memory in proportion to the text.
 //!
-//! **Failure.** Foreign bytes never end a thread. A text that is no schema gives a [`SchemaError`]; bytes that are no
-//! record of their schema, an [`Undecodable`]; each says what was found, and where.
+//! **Failure.** No bytes and no text can cause a panic. An invalid schema gives a [`SchemaError`], and bytes that do
+//! not match their schema give an [`Undecodable`]: each says what is wrong, and where.
 
 pub mod avro;
 mod error;

@@ -1,6 +1,6 @@
-//! A schema as it was written: its text, and the texts of all that it refers to.
+//! A schema as text, with the texts of the schemas that it refers to.
 
-/// What a schema is written in.
+/// The language of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Language {
     /// Apache Avro: JSON.
@@ -12,7 +12,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// As people call it.
+    /// Its name in messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Avro => "Avro",
@@ -21,7 +21,7 @@ impl Language {
         }
     }
 
-    /// By the name that registries have for it, in any case: `AVRO`, `PROTOBUF`, `JSON`.
+    /// The language that registries call `AVRO`, `PROTOBUF` or `JSON`, in any case.
     pub fn of_registry(name: &str) -> Option<Self> {
         let named = [("AVRO", Self::Avro), ("PROTOBUF", Self::Protobuf), ("JSON", Self::JsonSchema)];
         named.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, language)| *language)
@@ -31,28 +31,28 @@ impl Language {
 /// How a schema refers to another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
-    /// What the schema calls it: a type's name (Avro), an import (Protobuf), a URL (JSON Schema).
+    /// The name that the schema uses: of a type (Avro), an import (Protobuf), a URL (JSON Schema).
     pub name: String,
-    /// The subject, or the artifact, that it is registered as.
+    /// The subject, or the artifact, under which the other schema is registered.
     pub subject: String,
-    /// The version of it.
+    /// The version of the other schema.
     pub version: String,
 }
 
-/// A schema with all that it refers to.
+/// A schema with the schemas that it refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// What it is written in.
+    /// Its language.
     pub language: Language,
     /// Its text.
     pub text: String,
-    /// The schemas that it refers to, directly or by others, by the names that it has for them: each comes after those
-    /// that it refers to itself.
+    /// The names and the texts of the schemas that it refers to, directly or not. Each comes after the ones that it
+    /// refers to itself.
     pub references: Vec<(String, String)>,
 }
 
 impl Written {
-    /// One that refers to no other.
+    /// A schema that refers to no other.
     pub fn alone(language: Language, text: impl Into<String>) -> Self {
         Self { language, text: text.into(), references: Vec::new() }
     }
@@ -60,7 +60,7 @@ impl Written {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: a language is found by a registry's name for it.
+    //! Goal: a language is found by the name that registries use.
 
     use super::*;
 

@@ -1,12 +1,11 @@
 //! Compiles a schema and the tree of wanted places to a program.
 //!
-//! There is one operation for each type at each node that leads there, and one way to pass each type; both are made
-//! when they are first asked for, and filled in one after the other. So types may hold themselves, and be nested as
-//! deep as there are types.
+//! Each pair of a type and a node has one operation, and each type has one skip. Both are reserved at their first use
+//! and filled in later, one by one, so types may contain themselves and may be nested as deep as there are types.
 //!
-//! A field may be wanted by its name and by an alias at once, at two nodes. Where it is passed, it is read for each of
-//! them. Where it is written as a part of something larger, it is written for one of them, and the whole is read once
-//! more for the others.
+//! A field may be wanted by its name and by an alias at once, at two nodes. If the record around it is only searched,
+//! the field is read for each node. If that record is written, the field is written for one node, and the record is
+//! searched once more for the others.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +15,7 @@ use crate::dedup::logical::Logical as Named;
 use crate::dedup::steps::{ROOT, Steps, UNWANTED};
 use crate::schemas::avro::{DURATION, Field, Fixed, Kind, Logical, Record, Schema, Type, TypeId};
 
-/// Whether a value is written, or only what is wanted inside.
+/// Whether a value is searched for wanted places, or written as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Mode {
     Find,
@@ -26,20 +25,20 @@ enum Mode {
 struct Compiler<'s> {
     schema: &'s Schema,
     steps: &'s Steps,
-    /// Whether values take no bytes, by type.
+    /// By type: whether its values take no bytes.
     is_empty: Vec<bool>,
     program: Program,
     ops: HashMap<(TypeId, usize, Mode), OpId>,
     unfilled: Vec<(OpId, TypeId, usize, Mode)>,
     skips: HashMap<TypeId, Skip>,
     unfilled_skips: Vec<(Skip, TypeId)>,
-    /// The number of the name of a record's first field.
+    /// By record: the number of the name of its first field.
     names: HashMap<TypeId, u32>,
-    /// By type, see [`Program::symbols`].
+    /// By enum: its index in [`Program::symbols`].
     symbols: HashMap<TypeId, u32>,
-    /// Whether a field is wanted by two names somewhere inside of what is written.
+    /// Whether a field of a written record is wanted by two names.
     has_twins: bool,
-    /// Whether to read what is written once more for such fields.
+    /// Whether written records are searched once more for such fields.
     reads_twice: bool,
 }
 
@@ -75,7 +74,7 @@ impl<'s> Compiler<'s> {
         }
     }
 
-    /// The program; `None` if it has to read what it writes twice, and does not.
+    /// The program; `None` if it would have to search written records once more and does not.
     fn compile(mut self) -> Option<Program> {
         self.program.root = self.at(self.schema.root(), ROOT);
         while let Some((op, of, node, mode)) = self.unfilled.pop() {
@@ -90,7 +89,7 @@ impl<'s> Compiler<'s> {
         (self.reads_twice || !self.has_twins).then_some(self.program)
     }
 
-    /// What to do with a value at a node, where nothing around it is written.
+    /// The operation for a value at a node, if no value around it is written.
     fn at(&mut self, of: TypeId, node: usize) -> OpId {
         if !self.steps.is_place(node) {
             return self.op(of, node, Mode::Find);
@@ -118,7 +117,7 @@ impl<'s> Compiler<'s> {
         self.program.ops.len() - 1
     }
 
-    /// Passes a value and finds what is wanted inside.
+    /// The operation that searches a value for wanted places.
     fn find(&mut self, of: TypeId, node: usize) -> Op {
         match self.schema.kind(of) {
             Kind::Record(record) => self.find_fields(of, record, node),
@@ -163,7 +162,7 @@ impl<'s> Compiler<'s> {
         Op::FindFields(parts.into())
     }
 
-    /// Writes a value, and notes it and what is wanted inside; the node may be [`UNWANTED`].
+    /// The operation that writes a value, and notes it and the wanted places inside. The node may be [`UNWANTED`].
     fn write(&mut self, of: TypeId, node: usize) -> Op {
         let Type { kind, logical, .. } = self.schema.get(of);
         let scalar = match kind {
@@ -216,7 +215,7 @@ impl<'s> Compiler<'s> {
         Op::Scalar(node, scalar)
     }
 
-    /// The wanted fields of a record at a node: the nodes of each, by its number.
+    /// The wanted fields of a record at a node: the nodes of each field, by the field's number.
     fn wanted_fields(&self, record: &Record, node: usize) -> BTreeMap<usize, Vec<usize>> {
         let mut wanted: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (name, _, child) in self.steps.children(node) {
@@ -261,7 +260,7 @@ impl<'s> Compiler<'s> {
         })
     }
 
-    /// The number of the name of a record's first field; those of the others follow.
+    /// The number of the name of a record's first field; the other fields' names follow it.
     fn names(&mut self, of: TypeId, record: &Record) -> u32 {
         let names = &mut self.program.skips.names;
         *self.names.entry(of).or_insert_with(|| {
@@ -283,7 +282,7 @@ impl<'s> Compiler<'s> {
         })
     }
 
-    /// How to pass values of a type.
+    /// The skip for values of a type.
     fn skip(&mut self, of: TypeId) -> Skip {
         if self.is_empty[of.index()] {
             return Skip::Nothing;
@@ -334,7 +333,7 @@ impl<'s> Compiler<'s> {
     }
 }
 
-/// The scale of a type whose values are decimals. Connect names it in a parameter; only there, it may be negative.
+/// The scale of a type whose values are decimals. Connect gives it in a parameter, where it may also be negative.
 pub(super) fn decimal_scale(of: &Type) -> Option<i32> {
     let connect = of.connect.as_deref();
     let named = connect.and_then(|connect| Named::named(&connect.name, |name| connect.parameter(name)));
@@ -350,7 +349,7 @@ fn reserve<T>(list: &mut Vec<T>, element: T) -> u32 {
     number(list.len() - 1)
 }
 
-/// A number as small as the programs need it.
+/// An index in 32 bits, which keeps programs small.
 fn number(of: usize) -> u32 {
     u32::try_from(of).expect("a schema has fewer types and names than 2^32")
 }
@@ -358,7 +357,7 @@ fn number(of: usize) -> u32 {
 /// Which types have values that take no bytes.
 fn empty_types(schema: &Schema) -> Vec<bool> {
     let mut is_empty = vec![false; schema.len()];
-    // How many fields of a record may take bytes, and which records have fields of a type.
+    // By record: the number of its fields that may take bytes. By type: the records that have a field of it.
     let mut open = vec![0_usize; schema.len()];
     let mut holders = vec![Vec::new(); schema.len()];
     let mut found = Vec::new();

@@ -3,44 +3,44 @@
 use crate::schemas::Undecodable;
 use crate::schemas::varint::{self, NoVarint};
 
-/// As much of a map's key is named in a fault.
+/// The number of bytes of a map's key that a fault names.
 const KEY_BYTES_MAX: usize = 100;
-/// The bit of each byte of a varint that says that another byte follows.
+/// The highest bit of each byte: in a varint it says that another byte follows.
 const CONTINUED: u64 = 0x8080_8080_8080_8080;
 
-/// Why a record cannot be read; boxed, so that a result is small.
+/// Why a record cannot be read. Boxed in results, to keep them small.
 #[derive(Debug)]
 pub(super) struct Fault {
     at: usize,
     what: &'static str,
-    /// The steps to the field, the last one first.
+    /// The steps to the field, the innermost first.
     path: Vec<String>,
 }
 
-/// What was read, unless the record is broken.
+/// The result of reading a part of a record.
 pub(super) type Read<T> = Result<T, Box<Fault>>;
 
 impl Fault {
-    /// The fault, with a step before the others.
+    /// Adds the step around the others.
     pub fn under(mut self: Box<Self>, step: impl Into<String>) -> Box<Self> {
         self.path.push(step.into());
         self
     }
 
-    /// The fault, below a key of a map.
+    /// Adds a map's key as the step around the others.
     #[cold]
     pub fn under_key(self: Box<Self>, key: &[u8]) -> Box<Self> {
         self.under(String::from_utf8_lossy(&key[..key.len().min(KEY_BYTES_MAX)]))
     }
 
-    /// With the whole path, when all steps are known.
+    /// The error, once all steps are known.
     pub fn finish(mut self) -> Undecodable {
         self.path.reverse();
         Undecodable { at: self.at, field: self.path.join("."), what: self.what }
     }
 }
 
-/// A record's bytes, and how many of them were read.
+/// A position in a record.
 #[derive(Debug)]
 pub(super) struct Cursor<'b> {
     bytes: &'b [u8],
@@ -51,7 +51,7 @@ pub(super) struct Cursor<'b> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub count: u64,
-    /// Where it ends, if it says how many bytes it has.
+    /// The offset of its end, if its size is given.
     pub end: Option<usize>,
 }
 
@@ -65,7 +65,7 @@ impl<'b> Cursor<'b> {
         self.at
     }
 
-    /// Moves to a byte that it has been at, or to the end of a block.
+    /// Moves back to an offset, or to the end of a block.
     #[inline]
     pub fn go_to(&mut self, at: usize) {
         self.at = at;
@@ -85,7 +85,7 @@ impl<'b> Cursor<'b> {
         self.fault(self.bytes.len(), "the record ends too early")
     }
 
-    /// An unsigned varint.
+    /// Reads an unsigned varint.
     #[inline]
     fn varint(&mut self) -> Read<u64> {
         match self.bytes.get(self.at) {
@@ -107,7 +107,7 @@ impl<'b> Cursor<'b> {
         Ok(value)
     }
 
-    /// Passes a number.
+    /// Skips an int or a long.
     #[inline]
     pub fn skip_long(&mut self) -> Read<()> {
         let ahead = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk());
@@ -120,21 +120,21 @@ impl<'b> Cursor<'b> {
         Ok(())
     }
 
-    /// A long, or an int.
+    /// Reads an int or a long.
     #[inline]
     pub fn long(&mut self) -> Read<i64> {
         let value = self.varint()?;
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
-    /// A number of 32 bits.
+    /// Reads an int.
     #[inline]
     pub fn int(&mut self) -> Read<i32> {
         let at = self.at;
         i32::try_from(self.long()?).map_err(|_| self.fault(at, "an int of more than 32 bits"))
     }
 
-    /// This many bytes.
+    /// Takes this many bytes.
     #[inline]
     pub fn take(&mut self, length: usize) -> Read<&'b [u8]> {
         let taken = self.bytes.get(self.at..).and_then(|rest| rest.get(..length)).ok_or_else(|| self.ended())?;
@@ -142,13 +142,13 @@ impl<'b> Cursor<'b> {
         Ok(taken)
     }
 
-    /// As many bytes as the type says.
+    /// Takes the bytes of a fixed type of this size.
     #[inline]
     pub fn fixed(&mut self, size: u32) -> Read<&'b [u8]> {
         self.take(usize::try_from(size).unwrap_or(usize::MAX))
     }
 
-    /// As many bytes as an array.
+    /// Takes `N` bytes.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
         let array = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk());
@@ -157,7 +157,7 @@ impl<'b> Cursor<'b> {
         Ok(array)
     }
 
-    /// Bytes, or the bytes of a text, behind their length.
+    /// Reads a length, and takes as many bytes.
     #[inline]
     pub fn prefixed(&mut self) -> Read<&'b [u8]> {
         let at = self.at;
@@ -166,7 +166,7 @@ impl<'b> Cursor<'b> {
         self.take(length)
     }
 
-    /// A text.
+    /// Reads a string.
     #[inline]
     pub fn text(&mut self) -> Read<&'b str> {
         let bytes = self.prefixed()?;
@@ -189,15 +189,15 @@ impl<'b> Cursor<'b> {
         }
     }
 
-    /// The number of one of so many symbols or branches; `what` if it is too large.
+    /// Reads the index of one of `count` symbols or branches. An index out of range is an error that says `what`.
     #[inline]
-    pub fn choice(&mut self, of: usize, what: &'static str) -> Read<usize> {
+    pub fn choice(&mut self, count: usize, what: &'static str) -> Read<usize> {
         let at = self.at;
         let number = self.long()?;
-        usize::try_from(number).ok().filter(|&number| number < of).ok_or_else(|| self.fault(at, what))
+        usize::try_from(number).ok().filter(|&number| number < count).ok_or_else(|| self.fault(at, what))
     }
 
-    /// The next block of an array or a map, unless it was the last.
+    /// Reads the beginning of a block of an array or a map; `None` at the end of all blocks.
     pub fn block(&mut self) -> Read<Option<Block>> {
         let count = self.long()?;
         if count >= 0 {
@@ -210,7 +210,7 @@ impl<'b> Cursor<'b> {
         Ok(Some(Block { count: count.unsigned_abs(), end: Some(end) }))
     }
 
-    /// Checks that a block that was read ends where it says.
+    /// Checks that a block ends here, if its size is given.
     pub fn end_block(&self, block: Block) -> Read<()> {
         match block.end {
             Some(end) if end != self.at => Err(self.fault(self.at, "a block is not as long as it says")),

@@ -1,36 +1,35 @@
-//! Reads the wanted places of Avro records by the writer's schema, and skips over everything else.
+//! Reads the wanted places of Avro records by the writer's schema, and skips everything else.
 //!
-//! A [`Plan`] is a schema and the wanted places, compiled to a program: for each type that a path leads through, what
-//! is passed and what is read; for each that is wanted, what is written. What was read is in [`Extracted`] as JSON, see
-//! there.
+//! A [`Plan`] is a schema and the wanted places, compiled to a program. A value on the way to a wanted place is
+//! searched for it, a wanted value is written to [`Extracted`] as JSON, and any other value is skipped.
 //!
 //! | type | JSON |
 //! |---|---|
-//! | null, boolean | the same |
+//! | null, boolean | null, a boolean |
 //! | int, long, and dates, times and timestamps | an integer; [`Plan::shape`] says what it counts |
-//! | float, double | the shortest number that gives it back, or `"NaN"`, `"Infinity"`, `"-Infinity"` |
-//! | string | a text |
-//! | bytes, fixed | a text in base64, padded |
+//! | float, double | the shortest number that is read back as the same value, or `"NaN"`, `"Infinity"`, `"-Infinity"` |
+//! | string | a string |
+//! | bytes, fixed | a string in base64, padded |
 //! | decimal, big-decimal | a number, exact, with all digits of its scale |
-//! | uuid | a text with hyphens, in lower case; a string that is no UUID as it is |
+//! | uuid | a string with hyphens, in lower case; a string that is not a UUID is unchanged |
 //! | duration | `{"months":…,"days":…,"millis":…}` |
-//! | enum | its symbol, a text |
+//! | enum | the symbol, a string |
 //! | record, map | an object |
 //! | array | an array |
 //! | union | the value of its branch |
 //!
-//! Fields are found by their names, or else by their aliases. Where a map has a key twice, the last one counts.
+//! Fields are found by their names, or else by their aliases. If a map has a key twice, the last entry counts.
 //!
-//! **Invariants.** No record can cause a panic. What a record takes is bounded: at most [`DEPTH_MAX`] levels, skipped
-//! or read; each byte is read once for each wanted place around it at most; items that take no bytes are skipped in one
-//! go; what is written has at most [`WRITTEN_BYTES_MIN`] and [`WRITTEN_BYTES_PER_BYTE`] bytes for each byte read. Once
-//! the buffers have grown, nothing is allocated, but for decimals of more than 128 bits.
+//! **Invariants.** No record can cause a panic. The work for a record is bounded: it has at most [`DEPTH_MAX`] levels;
+//! each byte is read at most once for each wanted place around it; items without bytes are skipped in one step; the
+//! JSON has at most [`WRITTEN_BYTES_MIN`] bytes, [`WRITTEN_BYTES_PER_BYTE`] more for each byte of the record, and one
+//! more value. Once the buffers have grown, nothing is allocated, except for decimals of more than 128 bits.
 //!
-//! What is skipped is checked only as far as it has to be: not the UTF-8 of texts, and nothing in a block that says how
-//! many bytes it has.
+//! A skipped value is checked only as far as needed to find its end: not the UTF-8 of a string, and nothing in a block
+//! whose size is given.
 //!
-//! **Failure.** Bytes that are no record of the schema, or hold more than one, give an [`Undecodable`]; what was
-//! extracted until then does not count.
+//! **Failure.** Bytes that do not match the schema, or continue after the record, give an [`Undecodable`]. The places
+//! extracted by then are not valid.
 
 use super::extracted::Extracted;
 use super::logical::Shape;
@@ -49,11 +48,11 @@ mod skip;
 use cursor::Cursor;
 use program::Program;
 
-/// No record has more levels of records, arrays and maps, whatever the limits say.
+/// The maximum number of levels of records, arrays and maps, whatever the limits say.
 const DEPTH_MAX: usize = 512;
-/// What any record may be written as.
+/// The number of bytes of JSON that any record may take.
 const WRITTEN_BYTES_MIN: usize = 1 << 20;
-/// What a record may be written as for each of its bytes: names of fields take none there.
+/// The additional bytes of JSON for each byte of a record, in which the names of fields take none.
 const WRITTEN_BYTES_PER_BYTE: usize = 256;
 
 /// How to read the wanted places of records with one schema.
@@ -61,23 +60,23 @@ const WRITTEN_BYTES_PER_BYTE: usize = 256;
 pub(super) struct Plan {
     program: Program,
     shape: Shape,
-    /// How many nodes the tree of wanted places has.
+    /// The number of nodes of the tree of wanted places.
     nodes: usize,
     depth_max: usize,
 }
 
 impl Plan {
-    /// A plan for records with this schema and these wanted places, with at most this many levels.
+    /// A plan for records with this schema and at most this many levels, and for these wanted places.
     pub fn new(schema: &Schema, steps: &Steps, depth_max: usize) -> Self {
         let program = compile::compile(schema, steps);
         let shape = shape::of(schema, steps);
         Self { program, shape, nodes: steps.len(), depth_max: depth_max.min(DEPTH_MAX) }
     }
 
-    /// Reads a record, the only one in these bytes.
+    /// Reads a record, which takes all of these bytes.
     ///
     /// # Errors
-    /// They are no record of the schema.
+    /// The bytes do not match the schema.
     pub fn read(&self, bytes: &[u8], to: &mut Extracted) -> Result<(), Undecodable> {
         to.clear(self.nodes);
         let mut cursor = Cursor::new(bytes);
@@ -90,7 +89,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Where values of logical types are in the wanted places, and which fields there are texts.
+    /// The logical types of values in the wanted places, and the fields there that are strings.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }

@@ -1,10 +1,10 @@
-//! What a plan does with a record.
+//! The program of a plan.
 
 use std::ops::Range;
 
 use super::skip::{Skip, Skips};
 
-/// The number of an operation in its program.
+/// The index of an operation in its program.
 pub(super) type OpId = usize;
 
 /// Operations, each for a type and a node of the tree of wanted places.
@@ -13,21 +13,21 @@ pub(super) struct Program {
     pub ops: Vec<Op>,
     pub root: OpId,
     pub skips: Skips,
-    /// The symbols of enums.
+    /// The symbols of each enum.
     pub symbols: Vec<Box<[Box<str>]>>,
-    /// By the number of a field's name: a comma, the name in quotes, and a colon.
+    /// By the number of a field's name: a comma, the name in quotes and a colon.
     pub members: Vec<Box<[u8]>>,
 }
 
-/// What to do with a value. The operations that find pass it, and read what is wanted inside; the others write it, and
-/// note what they write at a node.
+/// The operation for a value. Those whose names begin with `Find` search it for wanted places; the others write it, and
+/// note it at a node.
 #[derive(Debug)]
 pub(super) enum Op {
-    /// Pass it.
+    /// Skips the value.
     Skip(Skip),
-    /// One operation, and then another one with the same value.
+    /// Two operations with the same value, one after the other.
     Both(OpId, OpId),
-    /// What its branch says.
+    /// The operation of the value's branch.
     Union(Box<[OpId]>),
     FindFields(Box<[Part]>),
     FindItems {
@@ -39,16 +39,16 @@ pub(super) enum Op {
         value: Skip,
     },
     Scalar(usize, Scalar),
-    /// Also the nodes of its three fields.
+    /// With the nodes of the three fields.
     Duration(usize, [usize; 3]),
     Object(usize, Box<[Member]>),
-    /// All items as `item` says, but for those that are wanted themselves.
+    /// Writes all items by `item`, except for the wanted ones.
     Array {
         node: usize,
         wanted: Box<[Item]>,
         item: OpId,
     },
-    /// See [`Op::Array`].
+    /// As [`Op::Array`].
     Map {
         node: usize,
         wanted: Box<[Entry]>,
@@ -56,10 +56,10 @@ pub(super) enum Op {
     },
 }
 
-/// Some fields of a record that are passed, and the one behind them in which something is wanted.
+/// Fields of a record that are skipped, and a field after them that is wanted or searched.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// See [`Skip::Fields`].
+    /// The index of the skipped fields in [`Skips::fields`].
     pub fields: u32,
     pub then: Option<Member>,
 }
@@ -84,7 +84,7 @@ pub(super) struct Item {
 pub(super) struct Entry {
     pub key: Box<[u8]>,
     pub op: OpId,
-    /// Its node, and those below.
+    /// Its node, and the nodes below it.
     pub nodes: Range<usize>,
 }
 
@@ -100,12 +100,12 @@ pub(super) enum Scalar {
     Text,
     Bytes,
     Fixed(u32),
-    /// With this scale; of so many bytes if it is fixed.
+    /// The size, if the type is fixed, and the scale.
     Decimal(Option<u32>, i32),
     BigDecimal,
     Uuid,
-    /// Of 16 bytes.
+    /// A UUID of 16 bytes.
     FixedUuid,
-    /// The number of its symbols.
+    /// The index of its symbols in [`Program::symbols`].
     Enum(u32),
 }

@@ -1,4 +1,4 @@
-//! Runs a program on a record. Recursion is as deep as the record is nested, which is bounded.
+//! Runs a program on a record. It recurses as deep as the record is nested, which is bounded.
 
 use super::cursor::{Cursor, Read};
 use super::program::{Entry, Item, Member, Op, OpId, Part, Program};
@@ -13,12 +13,11 @@ struct Reading<'p, 'c, 'b> {
     program: &'p Program,
     cursor: &'c mut Cursor<'b>,
     to: &'c mut Extracted,
-    /// How many bytes may be written.
+    /// The number of bytes that may be written.
     written_max: usize,
 }
 
-/// Runs a program on a record of at most this many levels; at most this many bytes are written, and those of one more
-/// value.
+/// Runs a program on a record of at most `depth_max` levels. It writes at most `written_max` bytes and one more value.
 pub(super) fn read<'b>(
     program: &Program,
     cursor: &mut Cursor<'b>,
@@ -101,7 +100,7 @@ impl Reading<'_, '_, '_> {
                 let key = self.cursor.prefixed()?;
                 match wanted.iter().find(|entry| *entry.key == *key) {
                     Some(entry) => {
-                        // In case this key is repeated: what was under the first one does not count.
+                        // If the key is repeated, only its last entry counts.
                         self.to.forget(entry.nodes.clone());
                         self.run(entry.op, depth_left)
                     }
@@ -168,7 +167,7 @@ impl Reading<'_, '_, '_> {
                 self.to.out().push(b':');
                 let mut op = value;
                 if let Some(entry) = wanted.iter().find(|entry| *entry.key == *key.as_bytes()) {
-                    // In case this key is repeated: what was under the first one does not count.
+                    // If the key is repeated, only its last entry counts.
                     self.to.forget(entry.nodes.clone());
                     op = entry.op;
                 }
@@ -194,7 +193,7 @@ impl Reading<'_, '_, '_> {
         Ok(())
     }
 
-    /// Checks that what was written has not passed the bound: before each field, item and entry.
+    /// Checks the size of the JSON, before each field, item and entry.
     fn check_written(&self) -> Read<()> {
         if self.to.end() > self.written_max {
             return Err(self.cursor.fault(self.cursor.at(), "as JSON, the record would be many times as large"));

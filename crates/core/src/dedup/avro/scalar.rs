@@ -7,7 +7,7 @@ use crate::dedup::extracted::Extracted;
 use crate::dedup::logical::decimal;
 use crate::schemas::id::{uuid_of, uuid_text};
 
-/// Reads a scalar; notes it at the node. `symbols`: of all enums.
+/// Reads a scalar, and notes it at the node. `symbols` has the symbols of all enums.
 pub(super) fn read(
     scalar: Scalar,
     node: usize,
@@ -50,14 +50,14 @@ pub(super) fn read(
 
 const NO_DECIMAL: &str = "a decimal without bytes, or with more digits than any database has";
 
-/// Writes a decimal; `None` if it is none.
+/// Writes a decimal; `None` if it is invalid.
 fn write_decimal(unscaled: &[u8], scale: i32, node: usize, to: &mut Extracted) -> Option<()> {
     let mut written = None;
     to.number(node, |out| written = decimal::write(unscaled, scale, out).ok());
     written
 }
 
-/// Writes a decimal that is bytes, an unscaled integer and a scale, within bytes.
+/// Writes a big-decimal: bytes that contain the unscaled integer, as bytes, and the scale.
 fn write_big_decimal(bytes: &[u8], node: usize, to: &mut Extracted) -> Option<()> {
     let mut inner = Cursor::new(bytes);
     let unscaled = inner.prefixed().ok()?;
@@ -68,7 +68,7 @@ fn write_big_decimal(bytes: &[u8], node: usize, to: &mut Extracted) -> Option<()
     write_decimal(unscaled, scale, node, to)
 }
 
-/// Writes a UUID that is a text in lower case and with hyphens, as one that is bytes; any other text as it is.
+/// Writes a UUID in lower case, with hyphens; any other string unchanged.
 fn write_text_uuid(text: &str, node: usize, to: &mut Extracted) {
     match uuid_of(text) {
         Some(uuid) => write_uuid(uuid, node, to),

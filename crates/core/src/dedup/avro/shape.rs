@@ -1,37 +1,38 @@
-//! The shape of what a plan reads: which values are of logical types, and which fields are texts.
+//! The shape of the wanted places: the logical types of their values, and the fields that are strings.
 //!
-//! A shape is a tree, and a schema a graph: it is followed along the wanted places, and below them as far as
-//! [`VISITS_MAX`], [`DEPTH_MAX`] and types that hold themselves allow. Beyond, values have no shape, and are written as
-//! they are encoded.
+//! A shape is a tree, and a schema is a graph. The graph is followed along the wanted places, and below them up to
+//! [`VISITS_MAX`] types, [`DEPTH_MAX`] levels, and types that contain themselves. Values further down have no shape,
+//! and are written as they are encoded.
 
 use super::compile::decimal_scale;
 use crate::dedup::logical::{Logical as Shaped, Shape, Unit as ShapedUnit};
 use crate::dedup::steps::{ROOT, Steps, UNWANTED};
 use crate::schemas::avro::{Kind, Logical, Record, Schema, Type, TypeId, Unit};
 
-/// How many types are looked at.
+/// The maximum number of types that are visited.
 const VISITS_MAX: usize = 100_000;
-/// How deep a shape is at most.
+/// The maximum depth of a shape.
 const DEPTH_MAX: usize = 128;
 
 struct Shapes<'s> {
     schema: &'s Schema,
     steps: &'s Steps,
     visits_left: usize,
-    /// The types around the one that is looked at, from the outermost one that is wanted as a whole.
+    /// The types around the current one, from the outermost one that is wanted as a whole.
     open: Vec<TypeId>,
-    /// How many types are around it.
+    /// The number of types around the current one.
     depth: usize,
 }
 
-/// The shape of records with this schema, as far as these places are wanted.
+/// The shape of these wanted places in records with this schema.
 pub(super) fn of(schema: &Schema, steps: &Steps) -> Shape {
     let mut shapes = Shapes { schema, steps, visits_left: VISITS_MAX, open: Vec::new(), depth: 0 };
     shapes.of(schema.root(), ROOT, false)
 }
 
 impl Shapes<'_> {
-    /// The shape of values of a type at a node, which may be [`UNWANTED`]. `whole`: not only what is wanted inside.
+    /// The shape of values of a type at a node, which may be [`UNWANTED`]. `whole` says whether the value is wanted,
+    /// and not only places inside it.
     fn of(&mut self, id: TypeId, node: usize, whole: bool) -> Shape {
         let whole = whole || self.steps.is_place(node);
         if self.visits_left == 0 || self.depth == DEPTH_MAX || whole && node == UNWANTED && self.open.contains(&id) {
@@ -57,7 +58,7 @@ impl Shapes<'_> {
         }
         match &of.kind {
             Kind::Record(record) => self.of_record(record, node, whole),
-            // What holds for one element, or key, holds for all.
+            // All elements, and all entries, have the same shape.
             Kind::Array(items) => self.of(*items, UNWANTED, true).in_array(),
             Kind::Map(values) => self.of(*values, UNWANTED, true).in_map(),
             Kind::Union(branches) => match self.schema.only_branch(branches) {
@@ -81,7 +82,7 @@ impl Shapes<'_> {
         }
         if whole {
             for (i, field) in record.fields.iter().enumerate() {
-                // One that is wanted by an alias only is written by its name.
+                // A field that is wanted only by an alias is written with its name.
                 if !named.contains(&i) || self.steps.children(node).all(|(name, ..)| *name != *field.name.as_bytes()) {
                     fields.push((field.name.as_bytes().into(), self.of(field.of, UNWANTED, true)));
                 }
@@ -92,10 +93,10 @@ impl Shapes<'_> {
         Shape::fields(fields, texts)
     }
 
-    /// Whether values of a type are texts, or arrays of texts.
+    /// Whether values of a type are strings, or arrays of strings.
     fn is_text(&self, id: TypeId) -> bool {
         let mut id = id;
-        // Arrays may hold themselves; none that is worth a look is nested as deep.
+        // An array type may contain itself.
         for _ in 0..DEPTH_MAX {
             let of = self.schema.get(id);
             id = match &of.kind {
@@ -113,8 +114,7 @@ impl Shapes<'_> {
     }
 }
 
-/// The logical type of values of a type, if they need decoding: what Connect's converter says goes before what Avro
-/// knows.
+/// The logical type of a type's values, if they need decoding. Connect's takes precedence over Avro's.
 fn logical(schema: &Schema, of: &Type) -> Option<Shaped> {
     let connect = of.connect.as_deref();
     let named = connect.and_then(|connect| Shaped::named(&connect.name, |name| connect.parameter(name)));
@@ -123,7 +123,7 @@ fn logical(schema: &Schema, of: &Type) -> Option<Shaped> {
             Shaped::Date | Shaped::Time(_) | Shaped::Timestamp(..) | Shaped::Duration(_) => {
                 matches!(of.kind, Kind::Int | Kind::Long)
             }
-            // They are written as numbers.
+            // Decimals are written as numbers.
             Shaped::Decimal(_) => false,
             Shaped::Bits(_) => matches!(of.kind, Kind::Bytes | Kind::Fixed(_)) && decimal_scale(of).is_none(),
             Shaped::VariableDecimal => matches!(&of.kind, Kind::Record(record) if is_variable(schema, record)),
@@ -139,7 +139,7 @@ fn logical(schema: &Schema, of: &Type) -> Option<Shaped> {
     })
 }
 
-/// Whether these are the fields of a decimal with a scale of its own.
+/// Whether a record has the fields of a decimal that includes its scale.
 fn is_variable(schema: &Schema, record: &Record) -> bool {
     record.fields.len() == 2
         && record.fields.iter().all(|field| {

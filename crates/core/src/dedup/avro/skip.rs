@@ -1,55 +1,57 @@
-//! Passes values in which nothing is wanted: numbers, lengths and choices are checked, since the rest is where they
-//! say; texts are not.
+//! Skips values without wanted places. Numbers, lengths and choices are checked, since the end of a value depends on
+//! them; strings are not.
 
 use super::cursor::{Cursor, Read};
 
-/// What to pass. Small, so that a record's fields lie together.
+/// How to skip a value. Small, so that the skips of a record's fields lie together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Skip {
-    /// A value that takes no bytes.
+    /// The value takes no bytes.
     Nothing,
     Number,
     Prefixed,
     Fixed(u32),
     Bool,
-    /// One of so many symbols.
+    /// The number of symbols.
     Enum(u32),
-    /// The others are numbers in [`Skips`].
+    /// An index in [`Skips::unions`].
     Union(u32),
+    /// An index in [`Skips::fields`].
     Fields(u32),
-    /// An array of such items.
+    /// An index in [`Skips::arrays`].
     Array(u32),
+    /// An index in [`Skips::maps`].
     Map(u32),
 }
 
-/// What values consist of that are passed.
+/// The skips of composite types.
 #[derive(Debug, Default)]
 pub(super) struct Skips {
     pub unions: Vec<Box<[Skip]>>,
     pub fields: Vec<Fields>,
     pub arrays: Vec<Skip>,
     pub maps: Vec<Skip>,
-    /// The names of fields.
+    /// The names of fields, for errors.
     pub names: Vec<Box<str>>,
 }
 
-/// Fields that follow each other.
+/// Consecutive fields of a record.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     pub skips: Box<[Skip]>,
-    /// The number of each one's name.
+    /// The number of each field's name.
     pub names: Box<[u32]>,
 }
 
-/// What is wrong with a record that holds itself too often.
+/// The record has too many levels.
 pub(super) const TOO_DEEP: &str = "nested too deep";
-/// What is wrong with a choice.
+/// The index of a branch is out of range.
 pub(super) const NO_BRANCH: &str = "a union has no branch of this number";
-/// See [`NO_BRANCH`].
+/// The index of a symbol is out of range.
 pub(super) const NO_SYMBOL: &str = "an enum has no symbol of this number";
 
 impl Skips {
-    /// Passes a value. `depth_left`: how many levels it may have.
+    /// Skips a value of at most `depth_left` levels.
     #[inline]
     pub fn skip(&self, skip: Skip, cursor: &mut Cursor<'_>, depth_left: usize) -> Read<()> {
         match skip {
@@ -81,7 +83,7 @@ impl Skips {
         }
     }
 
-    /// Passes these fields, each of which may have this many levels.
+    /// Skips fields of at most `depth_left` levels each.
     pub fn skip_fields(&self, fields: u32, cursor: &mut Cursor<'_>, depth_left: usize) -> Read<()> {
         let fields = &self.fields[fields as usize];
         for (i, skip) in fields.skips.iter().enumerate() {
@@ -102,7 +104,7 @@ impl Skips {
         Ok(())
     }
 
-    /// Passes this many items, the first of which has this number.
+    /// Skips `count` items, of which the first has the index `first`.
     pub fn skip_items(
         &self,
         item: Skip,
@@ -111,7 +113,7 @@ impl Skips {
         cursor: &mut Cursor<'_>,
         depth_left: usize,
     ) -> Read<()> {
-        // Any other item takes a byte at least, so the work is bounded by the record.
+        // Any other item takes at least a byte, so the record bounds the work.
         if item == Skip::Nothing {
             return Ok(());
         }
@@ -136,7 +138,7 @@ impl Skips {
         Ok(())
     }
 
-    /// The name of this number.
+    /// The name with this number.
     pub fn name(&self, name: u32) -> &str {
         &self.names[name as usize]
     }

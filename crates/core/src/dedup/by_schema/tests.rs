@@ -1,4 +1,4 @@
-//! Goal: a record has the same identity and version in each format, and what is wrong with it is said.
+//! Goal: a record has the same identity and version in each format, and errors say what is wrong.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const PROTOBUF: &str = r#"
     message Order { int64 id = 1; optional string note = 2; message Line { string sku = 1; } }
     message Refund { int64 id = 1; }"#;
 
-/// Knows what is registered here; everything else is pending, but for [`ABSENT`].
+/// Has the schemas below; any other is pending, except [`ABSENT`].
 #[derive(Debug)]
 struct Registry;
 
@@ -113,13 +113,12 @@ fn json_without_an_id_is_read_as_the_rules_say() {
 fn protobuf_message_is_the_one_that_the_record_names() {
     let note = "`value.note`, a part of the identity, is missing or null";
     assert_eq!(identity(Format::Protobuf, &framed(2, &[2, 2, 8, 7])), Err(note.to_owned()), "the second message");
-    let none =
-        "the value cannot be read: schema 2 cannot be used: it has no such message as the record says that it is";
+    let none = "the value cannot be read: schema 2 cannot be used: it lacks the message that the record names";
     assert_eq!(identity(Format::Protobuf, &framed(2, &[2, 8, 8, 7])), Err(none.to_owned()));
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_say_what_is_wrong() {
     for (format, value, expected) in [
         (Format::Avro, framed(9, &[]), "pending: schema 9"),
         (
@@ -140,7 +139,7 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn decimals_and_moments_are_what_the_schema_says() {
+fn decimals_and_timestamps_are_read_by_the_schema() {
     let version = |path: &str, kind| {
         let part = VersionPart::new(Path::parse(path).unwrap(), kind);
         let mut rules = rules(Format::Avro);
@@ -153,7 +152,7 @@ fn decimals_and_moments_are_what_the_schema_says() {
         reader.describe_version(&arena[range])
     };
     assert_eq!(version("value.price", VersionKind::Decimal), "12.5");
-    // The unit of the rules is the millisecond: the schema knows better.
+    // The unit of the schema takes precedence over that of the rules, the millisecond.
     assert_eq!(version("value.at", VersionKind::Timestamp), r#""1970-01-01T00:00:01Z""#);
 }
 
@@ -226,7 +225,7 @@ fn many_schemas_take_bounded_memory() {
     assert_eq!((document.plans.known.len(), document.plans.hashes.len()), (super::PLANS_MAX, super::PLANS_MAX));
 }
 
-/// By default contents are compared as they are written, and so with the schema's id.
+/// By default, the bytes of contents are compared, which include the schema's id.
 #[test]
 fn fingerprints_are_the_same_whatever_the_format_is() {
     let digest = |format, value: &[u8]| {

@@ -2,16 +2,16 @@
 
 use super::Unlike;
 
-/// More bytes than these are no number of any database: about 10,000 digits.
+/// The maximum number of bytes: about 10,000 digits, more than any database has.
 const BYTES_MAX: usize = 4_152;
-/// As many places as PostgreSQL knows.
+/// The maximum number of decimal places, as in PostgreSQL.
 const SCALE_MAX: u32 = 16_383;
 /// 10^18: the digits are found 18 at a time.
 const CHUNK: u128 = 1_000_000_000_000_000_000;
 /// The digits of 2^127.
 const SMALL_DIGITS_MAX: usize = 39;
 
-/// Appends the number, in digits. Nothing is allocated for one of up to 128 bits.
+/// Appends the number in decimal. Nothing is allocated for a number of up to 128 bits.
 pub(in crate::dedup) fn write(unscaled: &[u8], scale: i32, out: &mut Vec<u8>) -> Result<(), Unlike> {
     if unscaled.is_empty() || unscaled.len() > BYTES_MAX || scale.unsigned_abs() > SCALE_MAX {
         return Err(Unlike);
@@ -43,7 +43,7 @@ pub(in crate::dedup) fn write(unscaled: &[u8], scale: i32, out: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// The decimal digits of the absolute value of at most 16 bytes, without leading zeros.
+/// The decimal digits of the absolute value, without leading zeros; for at most 16 bytes.
 fn small_digits<'b>(unscaled: &[u8], is_negative: bool, buffer: &'b mut [u8; SMALL_DIGITS_MAX]) -> &'b [u8] {
     let fill = if is_negative { -1_i128 } else { 0 };
     let mut rest = unscaled.iter().fold(fill, |value, &byte| value << 8 | i128::from(byte)).unsigned_abs();

@@ -1,9 +1,9 @@
 //! What a record's Connect schema says of its fields: the logical types of Kafka Connect and Debezium.
 //!
 //! Connect's JSON writes a decimal as base64 and a date as a number of days; only the schema beside the payload says so
-//! (`{"schema": …, "payload": …}`). A [`Shape`] is the part of a schema that matters here: where values of logical types
-//! are, and which fields of a row are texts rather than encoded bytes. [`text`] decodes one value of a logical type
-//! exactly; [`row`] writes a whole object with its values decoded.
+//! (`{"schema": …, "payload": …}`). A [`Shape`] is the part of a schema that matters here: where values of logical
+//! types are, and which fields of a row are texts rather than encoded bytes. [`text`] decodes one value of a logical
+//! type exactly; [`row`] writes a whole object with its values decoded.
 //!
 //! | type | written as | decoded as |
 //! |---|---|---|
@@ -19,8 +19,8 @@
 //! The others (`ZonedTimestamp`, `ZonedTime`, `IsoDate`, `IsoTime`, `IsoTimestamp`, `Interval`, `Json`, `Uuid`, `Xml`,
 //! `Enum`, `EnumSet`, `Ltree`, `Year`) need no decoding.
 //!
-//! **Failure.** A document that is not JSON, or has no schema, has no logical values. A value that does not fit its type in
-//! the schema gives [`Unlike`].
+//! **Failure.** A document that is not JSON, or has no schema, has no logical values. A value that does not fit its
+//! type in the schema gives [`Unlike`].
 
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
@@ -118,7 +118,7 @@ impl Logical {
         })
     }
 
-    /// The unit of a number of it that is a moment.
+    /// The unit, if values are numbers that stand for timestamps.
     pub fn time_unit(self) -> Option<TimeUnit> {
         match self {
             Self::Timestamp(Unit::Milli, _) => Some(TimeUnit::Milliseconds),
@@ -156,8 +156,8 @@ impl Shape {
         }
     }
 
-    /// The shape of an object with these fields, none of which is plain, and with those that are texts, or arrays of
-    /// texts.
+    /// The shape of an object with these fields, none of which is plain. `texts` are the names of the fields that are
+    /// strings or arrays of strings.
     pub fn fields<'n>(fields: Vec<(Box<[u8]>, Self)>, texts: impl IntoIterator<Item = &'n str>) -> Self {
         let texts = names(texts);
         if fields.is_empty() && texts.is_empty() {
@@ -167,12 +167,12 @@ impl Shape {
         Self::Struct(Struct { fields, texts, holds_logical })
     }
 
-    /// The shape of an array of these.
+    /// The shape of an array whose items have this shape.
     pub fn in_array(self) -> Self {
         if self == Self::Plain { Self::Plain } else { Self::Array(Box::new(self)) }
     }
 
-    /// The shape of a map to these.
+    /// The shape of a map whose values have this shape.
     pub fn in_map(self) -> Self {
         if self == Self::Plain { Self::Plain } else { Self::Map(Box::new(self)) }
     }

@@ -9,8 +9,8 @@ const DAY_S: i64 = 86_400;
 /// where microseconds are meant, others where milliseconds are.
 const INFINITY: i64 = 9_223_372_036_825_200_000;
 const NEGATIVE_INFINITY: i64 = -9_223_372_036_832_400_000;
-/// The constants divided by 1,000: with `time.precision.mode=connect` the connector takes them for microseconds, and writes
-/// milliseconds. Taken literally these are moments of the year 294247 and of 290308 BC.
+/// The constants divided by 1,000: with `time.precision.mode=connect` the connector takes them for microseconds, and
+/// writes milliseconds. Taken literally these are moments of the year 294247 and of 290308 BC.
 const INFINITY_MILLIS: i64 = INFINITY / 1_000;
 const NEGATIVE_INFINITY_MILLIS: i64 = NEGATIVE_INFINITY / 1_000;
 /// No database's calendar reaches further than this many days.
@@ -108,8 +108,8 @@ fn write_day(days: i64, out: &mut Vec<u8>) -> Result<bool, Unlike> {
     Ok(is_bc)
 }
 
-/// The year, the month and the day of the month that is this many days after 1970 began; at most [`DAYS_MAX`]. The year
-/// before 1 is 0.
+/// The year, the month and the day of the month of the date this many days after 1970-01-01, at most [`DAYS_MAX`]. The
+/// year before 1 is 0.
 pub(in crate::dedup) fn date_of(days: i64) -> (i64, i64, i64) {
     // Years begin in March here, so that a leap day is the last one; 719,468 days lie between 0000-03-01 and 1970.
     let days = days + 719_468;

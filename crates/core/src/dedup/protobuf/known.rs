@@ -1,4 +1,4 @@
-//! Messages that have a JSON of their own: those of google/protobuf, and Confluent's decimal.
+//! Well-known messages, which have a JSON form of their own: those of google/protobuf, and Confluent's decimal.
 
 use std::io::Write;
 
@@ -10,14 +10,14 @@ use crate::dedup::steps::{Found, UNWANTED};
 use crate::schemas::protobuf::wire::Malformed;
 use crate::schemas::protobuf::{Known, Message, push_camel_case};
 
-/// Seconds since 1970 of the years 1 to 9999.
+/// The seconds since 1970 in the years 1 to 9999.
 const TIMESTAMPS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 /// About 10,000 years.
 const DURATION_SECONDS_MAX: i64 = 315_576_000_000;
 const NANOS: std::ops::RangeInclusive<i64> = 0..=999_999_999;
 
 impl<'p, 'b> Walk<'p, 'b, '_> {
-    /// Writes a message whose marks begin at `base`; it begins at byte `at`.
+    /// Writes a well-known message that begins at byte `at`, and whose marks begin at `base`.
     pub fn write_known(
         &mut self,
         of: &'p Message,
@@ -31,7 +31,7 @@ impl<'p, 'b> Walk<'p, 'b, '_> {
             Known::Timestamp => {
                 let (seconds, nanos) = (self.number(of, base, 0)?, self.number(of, base, 1)?);
                 if !TIMESTAMPS.contains(&seconds) || !NANOS.contains(&nanos) {
-                    return invalid("a timestamp that is not in the years 1 to 9999");
+                    return invalid("a timestamp outside the years 1 to 9999");
                 }
                 self.plain_text(node, |out| write_timestamp(seconds, nanos, out));
             }
@@ -66,7 +66,7 @@ impl<'p, 'b> Walk<'p, 'b, '_> {
                 let mut is_decimal = true;
                 self.to.number(node, |out| is_decimal = write_decimal(unscaled, scale, out));
                 if !is_decimal {
-                    return invalid("a decimal that no database has");
+                    return invalid("a decimal with more digits than any database has");
                 }
             }
             Known::None => {}
@@ -74,7 +74,7 @@ impl<'p, 'b> Walk<'p, 'b, '_> {
         Ok(())
     }
 
-    /// The integer in the field of this place; 0 if it is absent.
+    /// The integer in the field with this index; 0 if it is absent.
     fn number(&self, of: &Message, base: usize, field: usize) -> Result<i64, Failure> {
         let Some(last) = self.last(base, field) else { return Ok(0) };
         match raw(self.bytes, of.fields[field].of, self.marks[last])? {
@@ -89,7 +89,7 @@ impl<'p, 'b> Walk<'p, 'b, '_> {
         &bytes[from..to]
     }
 
-    /// Writes a text that needs no escapes.
+    /// Writes a string that needs no escapes.
     fn plain_text(&mut self, node: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let out = self.to.out();
         out.push(b'"');
@@ -100,7 +100,7 @@ impl<'p, 'b> Walk<'p, 'b, '_> {
         self.to.note(node, Found::Text { from, to, escaped: false });
     }
 
-    /// Writes a mask's paths, in camel case, with commas.
+    /// Writes the paths of a mask in camel case, separated by commas.
     fn write_mask(&mut self, base: usize, node: usize) -> Result<(), Failure> {
         let mut text = String::new();
         for (number, mark) in self.marks[base..].iter().enumerate() {
@@ -114,7 +114,7 @@ impl<'p, 'b> Walk<'p, 'b, '_> {
     }
 }
 
-/// Appends a timestamp as RFC 3339 writes it, in UTC.
+/// Appends a timestamp in RFC 3339 format, in UTC.
 fn write_timestamp(seconds: i64, nanos: i64, out: &mut Vec<u8>) {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = time::date_of(days);
@@ -153,7 +153,7 @@ fn write_fraction(nanos: i64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends as many digits of a number that has no more.
+/// Appends a number of at most `digits` digits, with leading zeros.
 fn push_digits(number: i64, digits: usize, out: &mut Vec<u8>) {
     let at = out.len();
     out.resize(at + digits, b'0');
@@ -164,7 +164,7 @@ fn push_digits(number: i64, digits: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a decimal with all digits of its scale; false if it is none.
+/// Appends a decimal with all digits of its scale; false if it is invalid.
 fn write_decimal(unscaled: &[u8], scale: i64, out: &mut Vec<u8>) -> bool {
     let unscaled = if unscaled.is_empty() { &[0] } else { unscaled };
     i32::try_from(scale).is_ok_and(|scale| decimal::write(unscaled, scale, out).is_ok())

@@ -1,21 +1,21 @@
-//! Which fields of a message are read, found by their numbers.
+//! The fields of a message that are read, found by their numbers.
 
 use crate::dedup::steps::Steps;
 use crate::schemas::protobuf::{Field, Many, Message};
 
-/// Numbers up to this one are looked up by index.
+/// Numbers below this one may be looked up by index.
 const DENSE_MAX: usize = 256;
 
 /// The fields of a message that are read.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// By number: one more than the place of its entry.
+    /// By number: the index of the field's entry plus one; 0 if the field is not read.
     dense: Box<[u32]>,
-    /// By number, ascending.
+    /// Sorted by number.
     entries: Box<[Entry]>,
-    /// Those that are something although they are absent, by group.
+    /// The fields that have a value when absent, sorted by group.
     pub absent: Box<[Absent]>,
-    /// The nodes that fields lead to, by field.
+    /// The nodes that fields lead to, sorted by field.
     nodes: Box<[(usize, usize)]>,
 }
 
@@ -23,16 +23,16 @@ pub(super) struct Layout {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     number: u32,
-    /// The type of its values on the wire.
+    /// The wire type of a single value.
     wire: u8,
     may_be_packed: bool,
     /// Its oneof.
     pub group: usize,
-    /// Its place among the message's.
+    /// Its index in the message.
     pub field: usize,
 }
 
-/// A field that is something although it is absent.
+/// A field that has a value when absent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Absent {
     pub group: usize,
@@ -45,7 +45,7 @@ impl Entry {
         Self { number: field.number, wire, may_be_packed, group: field.group, field: place }
     }
 
-    /// Whether its values may be written so.
+    /// Whether its values may have this wire type.
     #[inline]
     pub fn takes(&self, wire: u8) -> bool {
         wire == self.wire || self.may_be_packed && wire == crate::schemas::protobuf::wire::LENGTH
@@ -53,13 +53,14 @@ impl Entry {
 }
 
 impl Layout {
-    /// All fields.
+    /// The layout with all fields.
     pub fn of_all(message: &Message) -> Self {
         let all = message.fields.iter().enumerate();
         Self::new(message, all.map(|(place, field)| Entry::of(field, place)).collect(), Vec::new())
     }
 
-    /// Those that lead from this node to something wanted, and those that exclude one of them.
+    /// The layout with the fields that lead from this node to a wanted place, and with the other fields of their
+    /// oneofs.
     pub fn of_wanted(message: &Message, steps: &Steps, node: usize) -> Self {
         let mut nodes = Vec::new();
         for (name, _, child) in steps.children(node) {
@@ -74,10 +75,10 @@ impl Layout {
         Self::new(message, entries.map(|(place, field)| Entry::of(field, place)).collect(), nodes)
     }
 
-    /// The entries come by number.
+    /// `entries` are sorted by number.
     fn new(message: &Message, entries: Vec<Entry>, nodes: Vec<(usize, usize)>) -> Self {
         let length = entries.iter().map(|entry| entry.number as usize + 1).filter(|length| *length <= DENSE_MAX).max();
-        // As long as it is not much longer than what is in it.
+        // No longer than is worth it for this many entries.
         let length = length.unwrap_or_default().min(4 * entries.len() + 16);
         let mut dense = vec![0; length];
         for (cell, entry) in (1..).zip(&entries) {
@@ -85,17 +86,17 @@ impl Layout {
                 *slot = cell;
             }
         }
-        let is_something = |entry: &&Entry| {
+        let has_value = |entry: &&Entry| {
             let field = &message.fields[entry.field];
             field.many != Many::One || field.default.is_some()
         };
-        let absent = entries.iter().filter(is_something);
+        let absent = entries.iter().filter(has_value);
         let mut absent: Vec<_> = absent.map(|entry| Absent { group: entry.group, field: entry.field }).collect();
         absent.sort_unstable_by_key(|absent| (absent.group, absent.field));
         Self { dense: dense.into(), entries: entries.into(), absent: absent.into(), nodes: nodes.into() }
     }
 
-    /// The field of this number.
+    /// The field with this number.
     #[inline]
     pub fn get(&self, number: u32) -> Option<&Entry> {
         match self.dense.get(number as usize) {
@@ -108,7 +109,7 @@ impl Layout {
         }
     }
 
-    /// The nodes that a field leads to: one for its name, and one for its name in JSON, if both are wanted.
+    /// The nodes that a field leads to: two if it is wanted by its name and by its JSON name.
     #[inline]
     pub fn nodes(&self, field: usize) -> &[(usize, usize)] {
         let from = self.nodes.partition_point(|(known, _)| *known < field);

@@ -1,26 +1,25 @@
 //! Reads the wanted places of Protobuf records by their schema.
 //!
-//! A [`Plan`] is a schema's message and a tree of wanted places, resolved once. Reading passes over a record's fields,
-//! marks those that lead to a wanted place, and writes what they hold as JSON; what is not wanted is passed by its
-//! length, unread. Nothing is allocated per record once the buffers have grown.
+//! A [`Plan`] is a message of a schema and a tree of wanted places, resolved once. Reading scans the fields of a
+//! record, marks those that lead to a wanted place, and writes their values as JSON; other fields are skipped by their
+//! lengths. Once the buffers have grown, nothing is allocated per record.
 //!
-//! **What counts** is what Protobuf's parsers say. Of a field that occurs several times, the last occurrence counts; a
-//! message's occurrences are read as if they stood behind each other, which merges them. Of a oneof, the member that
-//! occurs last counts, and of it nothing before another member. Of a map's entries with one key, the last counts.
-//! Elements may be packed or not, however they are declared. A field of another wire type than its own is an unknown
-//! field.
+//! **Repeated occurrences** are read as Protobuf's parsers read them. The last occurrence of a field counts; the
+//! occurrences of a message are merged. Of a oneof, the field that occurs last counts, with its occurrences since any
+//! other field of the oneof. Of a map's entries with the same key, the last one counts. Elements may be packed or not,
+//! whatever their declaration says. A field with another wire type than the declared one is an unknown field.
 //!
-//! To that end a message is a list of marks, its occurrences. Its fields are marked in one pass over them and sorted,
-//! if they are not in order already; so the occurrences of a field stand behind each other, as do those of a oneof, in
-//! the order of the record. They are the lists that the field's own message is read from.
+//! For this, a message is a list of marks, its occurrences. One scan over them marks the message's fields and sorts the
+//! marks, unless they are in order already. Then the occurrences of each field, and those of each oneof, are adjacent
+//! and in the order of the record: they are the list of marks for the field's own message.
 //!
-//! **What is absent** is its default if the field has no presence of its own, or if the schema declares one; otherwise
-//! it is missing. Lists and maps are empty.
+//! **An absent field** has its default if the field has no presence or if the schema declares a default; otherwise it
+//! is missing. Absent lists and maps are empty.
 //!
-//! **Failure.** Bytes that are not in the wire format, texts that are not UTF-8, and times outside of the calendar give
-//! [`Undecodable`], if they are on the way to a wanted place. Work is linear in the bytes and in what is written, which
-//! [`WRITTEN_MAX`] bounds: an empty message is two bytes in the record, and all its defaults in JSON. Recursion is
-//! bounded by `depth_max`, and by [`plan::DEPTH_MAX`].
+//! **Failure.** Bytes that are not in the wire format, strings that are not UTF-8, and times out of range give an
+//! [`Undecodable`] if they are on the way to a wanted place. Work is linear in the bytes and in the JSON, which
+//! [`WRITTEN_MAX`] bounds: an empty message takes two bytes in the record, and all its defaults in JSON. `depth_max`
+//! and [`plan::DEPTH_MAX`] bound the recursion.
 
 use crate::schemas::Undecodable;
 
@@ -38,7 +37,8 @@ pub(super) use plan::Plan;
 
 use walk::Walk;
 
-/// More than is written for a record of ordinary defaults, and how many bytes more for each of the record's.
+/// The number of bytes of JSON that any record may take, more than ordinary defaults need, and the additional bytes for
+/// each byte of the record.
 const WRITTEN_MAX: usize = 16 << 20;
 const WRITTEN_MAX_PER_BYTE: usize = 16;
 
@@ -46,7 +46,7 @@ impl Plan {
     /// Reads a record.
     ///
     /// # Errors
-    /// It cannot be decoded; nothing is known about it then.
+    /// The bytes do not match the schema. The places extracted by then are not valid.
     pub fn read(&self, bytes: &[u8], to: &mut Extracted) -> Result<(), Undecodable> {
         to.clear(self.steps.len());
         let mut marks = to.take_marks();

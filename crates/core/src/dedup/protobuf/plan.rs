@@ -1,4 +1,4 @@
-//! A schema's message and the wanted places in it, resolved once: which fields lead to something wanted.
+//! A message of a schema and the wanted places in it, resolved once to the fields that lead to them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::dedup::logical::Shape;
 use crate::dedup::steps::{ROOT, Steps};
 use crate::schemas::protobuf::{Graph, Inside, Known, Many, Place, Scalar, Schema, Type};
 
-/// Messages in each other, whatever the limits say.
+/// The maximum depth of nested messages, whatever the limits say.
 pub(super) const DEPTH_MAX: usize = 200;
 
 /// How to read the wanted places of one message's records.
@@ -17,9 +17,9 @@ pub(in crate::dedup) struct Plan {
     pub(super) steps: Steps,
     /// The number of the message that records are.
     pub(super) root: usize,
-    /// By node: the fields of the message there that lead to something wanted; `None` if it is no message.
+    /// By node: the fields that lead to a wanted place, if a message is at the node.
     pub(super) wanted: Vec<Option<Layout>>,
-    /// By message: all of its fields; `None` if it is never written as a whole.
+    /// By message: all of its fields, if it may be written as a whole.
     pub(super) whole: Vec<Option<Layout>>,
     shape: Shape,
     pub(super) depth_max: usize,
@@ -45,12 +45,12 @@ impl Plan {
         plan
     }
 
-    /// Where values of logical types are, and which fields are texts.
+    /// The logical types of values in the wanted places, and the fields there that are strings.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// Resolves what is wanted at and below a node. Recurses as deep as the paths have steps.
+    /// Resolves the wanted places at and below a node. Recurses as deep as the paths have steps.
     fn compile(&mut self, node: usize, place: Place) {
         if self.steps.is_place(node) {
             self.compile_whole(place.of);
@@ -66,7 +66,7 @@ impl Plan {
                 _ => self.compile_whole(place.of),
             }
         } else if place.many == Many::Map {
-            // The entries' keys are read as a part of them.
+            // Entries are read with all their fields.
             self.compile_whole(place.of);
         }
         let children: Vec<_> = self.steps.children(node).map(|(name, _, child)| (name.to_vec(), child)).collect();
@@ -93,7 +93,7 @@ impl Plan {
         }
     }
 
-    /// The shape of what is at these nodes, which are of one type. Recurses as deep as the paths have steps.
+    /// The shape of the value at these nodes, which have the same type. Recurses as deep as the paths have steps.
     fn shape_of(&self, nodes: &[usize], place: Place) -> Shape {
         let children = nodes.iter().flat_map(|node| self.steps.children(*node));
         let mut children: Vec<(&[u8], usize)> = children.map(|(name, _, child)| (name, child)).collect();
@@ -127,7 +127,7 @@ impl Plan {
         }
     }
 
-    /// Whether a field's values are texts, or lists of texts, and not encoded bytes.
+    /// Whether a field is a string, or a list of strings, and not bytes in base64.
     fn is_text(&self, many: Many, of: Type) -> bool {
         let is_text = match of {
             Type::Scalar(scalar) => scalar == Scalar::String,

@@ -24,11 +24,11 @@ impl<'c> From<&'c Constant> for Raw<'c> {
 }
 
 impl<'b> Walk<'_, 'b, '_> {
-    /// Writes a scalar; `at` is where it is in the record.
+    /// Writes a scalar that begins at byte `at` of the record.
     pub fn scalar(&mut self, of: Type, raw: Raw<'_>, node: usize, at: usize) -> Result<(), Failure> {
         match (of, raw) {
             (Type::Scalar(Scalar::Double), Raw::Bits(bits)) => self.to.float(node, f64::from_bits(bits)),
-            // Its bits are the lower 32.
+            // A float has 32 bits.
             (Type::Scalar(Scalar::Float), Raw::Bits(bits)) => self.to.float(node, f32::from_bits(bits as u32)),
             (Type::Scalar(Scalar::Bool), Raw::Bits(bits)) => self.to.bool(node, bits != 0),
             (Type::Scalar(scalar), Raw::Bits(bits)) => self.integer(node, bits, is_signed(scalar)),
@@ -56,7 +56,7 @@ impl<'b> Walk<'_, 'b, '_> {
         self.to.number(node, |out| out.extend_from_slice(integer_text(bits, is_signed, &mut [0; 20])));
     }
 
-    /// The text of a map's key.
+    /// A map's key as text.
     pub fn key_text<'s>(&self, of: Type, mark: Mark, scratch: &'s mut [u8; 20]) -> Result<&'s [u8], Failure>
     where
         'b: 's,
@@ -76,7 +76,7 @@ impl<'b> Walk<'_, 'b, '_> {
     }
 }
 
-/// The value of this type whose bytes in the record are marked. Without bytes it is zero: a map's key that is absent.
+/// The value of this type at a mark. An empty mark, which stands for an absent key of a map, gives zero.
 pub(super) fn raw(record: &[u8], of: Type, mark: Mark) -> Result<Raw<'_>, Failure> {
     let bytes = &record[mark.from..mark.to];
     let wire = match of {
@@ -95,7 +95,7 @@ pub(super) fn raw(record: &[u8], of: Type, mark: Mark) -> Result<Raw<'_>, Failur
         wire::FIXED64 => bytes.try_into().map(u64::from_le_bytes).unwrap_or_default(),
         _ => Cursor::new(&record[..mark.to], mark.from).varint().map_err(failure)?,
     };
-    // As Protobuf says, a number of 32 bits is what its lower 32 bits are.
+    // By Protobuf's rules, only the lower 32 bits of a 32-bit number count.
     let low = bits as u32;
     let signed = |value: i32| i64::from(value).cast_unsigned();
     Ok(Raw::Bits(match of {
@@ -117,10 +117,10 @@ fn integer_text(bits: u64, is_signed: bool, scratch: &mut [u8; 20]) -> &[u8] {
     if is_signed { number::format_i64(bits.cast_signed(), scratch) } else { number::format_u64(bits, scratch) }
 }
 
-/// The text in these bytes, which begin at byte `at` of the record.
+/// The string in these bytes, which begin at byte `at` of the record.
 pub(super) fn utf8(bytes: &[u8], at: usize) -> Result<&str, Failure> {
     simdutf8::basic::from_utf8(bytes).map_err(|_| {
         let valid = std::str::from_utf8(bytes).map_or_else(|e| e.valid_up_to(), str::len);
-        failure(Malformed { at: at + valid, what: "a text that is not UTF-8" })
+        failure(Malformed { at: at + valid, what: "a string that is not UTF-8" })
     })
 }

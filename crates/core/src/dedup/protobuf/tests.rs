@@ -1,4 +1,4 @@
-//! Goal: what is read from a record is what Protobuf says that it holds, and no bytes do harm.
+//! Goal: records are read by Protobuf's rules, and no bytes do harm.
 
 use proptest::prelude::*;
 use prost_reflect::DynamicMessage;
@@ -16,7 +16,7 @@ mod oracle;
 mod random;
 mod values;
 
-/// What is at each path.
+/// The value at each path.
 type Values = Vec<Option<serde_json::Value>>;
 
 fn read(schema: &Schema, paths: &[Vec<String>], record: &[u8], to: &mut Extracted) -> Result<Values, Undecodable> {
@@ -26,7 +26,7 @@ fn read(schema: &Schema, paths: &[Vec<String>], record: &[u8], to: &mut Extracte
     Ok(places.into_iter().map(|place| value(to, place)).collect())
 }
 
-/// The value at a node, from its own range alone.
+/// The value at a node, parsed from its own range.
 fn value(extracted: &Extracted, node: usize) -> Option<serde_json::Value> {
     let json = extracted.json();
     let bytes = match extracted.found(node) {
@@ -42,7 +42,7 @@ fn value(extracted: &Extracted, node: usize) -> Option<serde_json::Value> {
     Some(serde_json::from_slice(bytes).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(bytes))))
 }
 
-/// Compares what is read with what prost-reflect reads, if it reads anything; whether it did.
+/// Compares the values at these paths with those that prost-reflect reads. Returns false if it cannot read the record.
 fn check(
     seed: u64,
     schemas: &[Schema],
@@ -109,7 +109,7 @@ proptest! {
         }
     }
 
-    /// A broken record gives an error, or what prost-reflect reads: in a map, too.
+    /// A broken record is read as by prost-reflect, if that can read it.
     #[test]
     fn broken_records_are_read_as_prost_reflect_reads_them(seed in any::<u64>()) {
         let (mut random, schemas, root) = random_case(seed);

@@ -1,4 +1,4 @@
-//! A record that is being read: the marks of its messages and fields.
+//! Scanning a record: the marks of its messages and fields.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::schemas::Undecodable;
 use crate::schemas::protobuf::wire::{Cursor, Malformed};
 use crate::schemas::protobuf::{Field, Graph};
 
-/// Boxed, because almost no record gives one.
+/// Why a record cannot be read. Boxed, to keep results small.
 pub(super) type Failure = Box<Undecodable>;
 
 /// A record that is being read.
@@ -17,9 +17,9 @@ pub(super) struct Walk<'p, 'b, 'x> {
     pub plan: &'p Plan,
     pub bytes: &'b [u8],
     pub to: &'x mut Extracted,
-    /// The occurrences of the messages that are being read, and of their fields.
+    /// The occurrences of the messages that are being read and of their fields.
     pub marks: Vec<Mark>,
-    /// More bytes of JSON than are ever written.
+    /// The maximum number of bytes of JSON.
     pub written_max: usize,
 }
 
@@ -28,13 +28,13 @@ impl<'p> Walk<'p, '_, '_> {
         &self.plan.graph
     }
 
-    /// One level less, if any is left.
+    /// The remaining depth inside the message at mark `at`.
     pub fn deeper(&self, at: usize, depth: usize) -> Result<usize, Failure> {
         let at = self.marks.get(at).map_or(0, |mark| mark.from);
         depth.checked_sub(1).ok_or_else(|| failure(Malformed { at, what: "nested too deep" }))
     }
 
-    /// Marks the fields of a message with these occurrences, in order; returns where their marks begin.
+    /// Marks the fields of a message with these occurrences, and sorts the marks; returns the index of the first one.
     pub fn scan(
         &mut self,
         layout: &Layout,
@@ -73,8 +73,8 @@ impl<'p> Walk<'p, '_, '_> {
         Ok(base)
     }
 
-    /// The field of the first group from this mark on that counts, and the marks of it that do. They end where the
-    /// group does.
+    /// The field that counts in the group that begins at mark `from`, and the marks of it that count. Their end is the
+    /// end of the group.
     pub fn run(&self, from: usize) -> Option<(usize, Range<usize>)> {
         let marks = self.marks.get(from..)?;
         let group = marks.first()?.group;
@@ -85,13 +85,13 @@ impl<'p> Walk<'p, '_, '_> {
         Some((field, end - count..end))
     }
 
-    /// The last mark of this field from `base` on.
+    /// The index of the last mark of this field, from `base` on.
     pub fn last(&self, base: usize, field: usize) -> Option<usize> {
         let at = self.marks[base..].iter().rposition(|mark| mark.field == field)?;
         Some(base + at)
     }
 
-    /// Calls `each` with the number of each element of a list, its mark, and the place of the mark that it is in.
+    /// Calls `each` with the number of each element of a list, its mark, and the index of the occurrence around it.
     pub fn elements(
         &mut self,
         field: &Field,
@@ -118,19 +118,19 @@ impl<'p> Walk<'p, '_, '_> {
         Ok(())
     }
 
-    /// The key of a map's entry, and the marks of its value; [`Self::forget_entry`] forgets them.
+    /// Reads a map's entry: the mark of its key, and the marks of its value, which [`Self::forget_entry`] drops.
     pub fn entry(&mut self, entry: usize, at: usize, depth: usize) -> Result<(Mark, Range<usize>), Failure> {
         let Some(layout) = &self.plan.whole[entry] else { return Ok((Mark::default(), at..at)) };
         let depth = self.deeper(at, depth)?;
         let base = self.scan(layout, entry, at..at + 1, depth)?;
         let keys = self.marks[base..].iter().take_while(|mark| mark.field == 0).count();
         let key = self.marks[base..base + keys].last().copied().unwrap_or_default();
-        // The key is known: only the marks of the value stay.
+        // Only the marks of the value are kept.
         self.marks.drain(base..base + keys);
         Ok((key, base..self.marks.len()))
     }
 
-    /// Forgets the marks of an entry's value.
+    /// Drops the marks of an entry's value.
     pub fn forget_entry(&mut self, values: &Range<usize>) {
         self.marks.truncate(values.start);
     }
@@ -142,7 +142,7 @@ pub(super) fn failure(malformed: Malformed) -> Failure {
     Box::new(Undecodable { at, field: String::new(), what })
 }
 
-/// A failure inside a field of this name.
+/// A failure inside the field with this name.
 #[cold]
 pub(super) fn inside(mut failure: Failure, name: &str) -> Failure {
     failure.field = if failure.field.is_empty() { name.to_owned() } else { format!("{name}.{}", failure.field) };

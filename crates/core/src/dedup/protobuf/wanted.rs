@@ -1,4 +1,4 @@
-//! Follows the wanted paths through a record.
+//! Following the wanted paths through a record.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ impl<'p> Walk<'p, '_, '_> {
         self.below_message(message, 0..1, ROOT, depth)
     }
 
-    /// Reads what is wanted of a field with these occurrences, itself or something in it.
+    /// Reads the wanted places of a field with these occurrences: the field itself, and places inside it.
     fn field(&mut self, field: &'p Field, marks: Range<usize>, node: usize, depth: usize) -> Result<(), Failure> {
         if self.plan.steps.is_place(node) {
             self.write(field, marks.clone(), node, depth)?;
@@ -25,7 +25,7 @@ impl<'p> Walk<'p, '_, '_> {
         if self.plan.steps.is_leaf(node) { Ok(()) } else { self.below(field, marks, node, depth) }
     }
 
-    /// Reads what is wanted inside a field.
+    /// Reads the wanted places inside a field.
     fn below(&mut self, field: &'p Field, marks: Range<usize>, node: usize, depth: usize) -> Result<(), Failure> {
         match (field.many, field.of) {
             (Many::One, Type::Message(message) | Type::Group(message)) => {
@@ -48,7 +48,7 @@ impl<'p> Walk<'p, '_, '_> {
         }
     }
 
-    /// Reads what is wanted of a map by its keys.
+    /// Reads the wanted entries of a map.
     fn below_map(&mut self, of: Type, marks: Range<usize>, node: usize, depth: usize) -> Result<(), Failure> {
         let Type::Message(entry) = of else { return Ok(()) };
         let [key, value] = &self.graph().messages[entry].fields[..] else { return Ok(()) };
@@ -57,7 +57,7 @@ impl<'p> Walk<'p, '_, '_> {
             let mut scratch = [0; 20];
             let name = self.key_text(key.of, key_mark, &mut scratch)?;
             if let Some(child) = self.plan.steps.field(node, name) {
-                // What an entry of the same key held does not count.
+                // If the key is repeated, only its last entry counts.
                 self.to.forget(child..self.plan.steps.below(child).end);
                 let marks = values.clone();
                 let read = if marks.is_empty() {
@@ -72,7 +72,7 @@ impl<'p> Walk<'p, '_, '_> {
         Ok(())
     }
 
-    /// Reads what is wanted inside a message with these occurrences.
+    /// Reads the wanted places inside a message with these occurrences.
     fn below_message(&mut self, message: usize, marks: Range<usize>, node: usize, depth: usize) -> Result<(), Failure> {
         let plan = self.plan;
         if plan.steps.is_leaf(node) {
@@ -107,7 +107,7 @@ impl<'p> Walk<'p, '_, '_> {
         Ok(())
     }
 
-    /// Reads the wanted fields whose marks begin at `base`, and those that are absent.
+    /// Reads the wanted fields, present and absent. The marks of the present ones begin at `base`.
     fn wanted_fields(
         &mut self,
         layout: &'p Layout,
@@ -140,13 +140,13 @@ impl<'p> Walk<'p, '_, '_> {
         }
     }
 
-    /// Takes what a field counts as that is absent. `none`: no marks.
+    /// Reads the wanted places of an absent field. `none` is an empty range of marks.
     fn absent(&mut self, field: &'p Field, none: Range<usize>, node: usize, depth: usize) -> Result<(), Failure> {
         if self.plan.steps.is_place(node) {
             self.write_absent(field, node, depth)?;
         }
         match field.of {
-            // The value of a map's entry: it is there, and empty.
+            // An absent value of a map's entry is an empty message.
             Type::Message(message) | Type::Group(message) if field.many == Many::One => {
                 self.below_message(message, none, node, depth)
             }

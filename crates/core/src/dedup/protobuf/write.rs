@@ -1,4 +1,4 @@
-//! Writes fields and messages as JSON, as a whole.
+//! Writing whole fields and messages as JSON.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::schemas::protobuf::wire::Malformed;
 use crate::schemas::protobuf::{Field, Known, Many, Type};
 
 impl<'p> Walk<'p, '_, '_> {
-    /// Writes a field with these occurrences, and notes it at a node.
+    /// Writes a field with these occurrences, and notes it at the node.
     pub fn write(&mut self, field: &'p Field, marks: Range<usize>, node: usize, depth: usize) -> Result<(), Failure> {
         match (field.many, field.of) {
             (Many::One, Type::Message(message) | Type::Group(message)) => {
@@ -34,7 +34,7 @@ impl<'p> Walk<'p, '_, '_> {
         }
     }
 
-    /// Writes an element, which is marked; `at` is the mark that it is in.
+    /// Writes the element at a mark; `at` is the index of the occurrence around it.
     pub fn write_element(&mut self, of: Type, mark: Mark, at: usize, node: usize, depth: usize) -> Result<(), Failure> {
         match of {
             Type::Message(message) | Type::Group(message) => self.write_message(message, at..at + 1, node, depth),
@@ -45,7 +45,8 @@ impl<'p> Walk<'p, '_, '_> {
         }
     }
 
-    /// Writes what a field counts as that is absent; nothing if it is missing then, unless it is a map's value.
+    /// Writes the value of an absent field; nothing if the field is missing. An absent message is the value of a map's
+    /// entry.
     pub fn write_absent(&mut self, field: &'p Field, node: usize, depth: usize) -> Result<(), Failure> {
         match (field.many, field.of, &field.default) {
             (Many::List, ..) => {
@@ -112,7 +113,7 @@ impl<'p> Walk<'p, '_, '_> {
         Ok(())
     }
 
-    /// Writes a map with these entries, by key.
+    /// Writes a map with these entries, sorted by key.
     pub fn write_map(&mut self, of: Type, marks: Range<usize>, node: usize, depth: usize) -> Result<(), Failure> {
         let Type::Message(entry) = of else { return Ok(()) };
         let [key, value] = &self.graph().messages[entry].fields[..] else { return Ok(()) };
@@ -123,7 +124,7 @@ impl<'p> Walk<'p, '_, '_> {
             if let (Type::Scalar(_), Raw::Bytes(bytes)) = (key.of, raw(self.bytes, key.of, key_mark)?) {
                 utf8(bytes, key_mark.from)?;
             }
-            // The group is that of the entry from here on, and orders those of one key.
+            // From here on, the group is the index of the entry, which orders entries with the same key.
             self.marks.push(Mark { group: at, ..key_mark });
         }
         let bytes = self.bytes;
@@ -174,10 +175,10 @@ impl<'p> Walk<'p, '_, '_> {
         Ok(())
     }
 
-    /// Writes a comma, unless it is the first; fails if there is too much already. `at` is where in the record.
+    /// Writes a comma, except before the first value; fails at byte `at` if too much is written already.
     fn separate(&mut self, is_first: bool, at: usize) -> Result<(), Failure> {
         if self.to.end() > self.written_max {
-            return Err(failure(Malformed { at, what: "written out, it is too long for its bytes" }));
+            return Err(failure(Malformed { at, what: "as JSON, the record would be many times as large" }));
         }
         if !is_first {
             self.to.out().push(b',');
@@ -191,7 +192,7 @@ fn compare(record: &[u8], of: Type, a: Mark, b: Mark) -> Ordering {
     match (raw(record, of, a), raw(record, of, b)) {
         (Ok(Raw::Bytes(a)), Ok(Raw::Bytes(b))) => a.cmp(b),
         (Ok(Raw::Bits(a)), Ok(Raw::Bits(b))) => a.cmp(&b),
-        // Both were read before.
+        // Both were read before without an error.
         _ => Ordering::Equal,
     }
 }

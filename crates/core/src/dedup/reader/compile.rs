@@ -96,7 +96,7 @@ pub(super) struct Plan {
     pub binlog: bool,
 }
 
-/// A plan, and the documents that it reads.
+/// A plan, and the readers of the documents that it needs.
 pub(super) struct Compiled {
     pub plan: Plan,
     /// The key's.
@@ -134,7 +134,7 @@ impl<'r> Compiler<'r> {
         Self { rules, sources, key: Vec::new(), value: Vec::new(), deep: false }
     }
 
-    /// The documents of key and value with all that was asked for.
+    /// The readers of keys and values, for all places that were asked for.
     pub(super) fn documents(&self) -> (Option<Document>, Option<Document>) {
         (self.document_of(&self.key, true), self.document_of(&self.value, false))
     }

@@ -1,6 +1,6 @@
-//! Whole keys and values as JSON, for those who show records rather than judge them.
+//! Whole keys and values as JSON, to show records rather than judge them.
 //!
-//! What is read by a schema is written as the JSON that identity and version are read from; everything else stays as it is.
+//! A document with a schema becomes the JSON that identity and version are read from; any other stays as it is.
 
 use crate::dedup::by_schema::{BySchema, JsonLimits};
 use crate::dedup::rules::Rules;
@@ -17,30 +17,31 @@ const ROOT: &[&[String]] = &[&[]];
 /// Decodes the keys and values of one record after the other, reusing its buffers.
 #[derive(Debug)]
 pub struct Decoder {
-    /// `None` if they are not read by schemas.
+    /// The reader of keys; `None` if they are not read by schemas.
     key: Option<BySchema>,
+    /// The reader of values, likewise.
     value: Option<BySchema>,
 }
 
 /// A key or a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded<'a> {
-    /// Its bytes: JSON where it was read by a schema.
+    /// Its bytes: JSON if it was read by a schema.
     pub bytes: &'a [u8],
-    /// The language of the schema that it names; `None` if it names none, or is not read by schemas.
+    /// The language of the schema that it names; `None` if it names none or is not read by schemas.
     pub language: Option<Language>,
 }
 
 impl Decoder {
-    /// For records with these rules that name schemas of these sources.
+    /// A decoder of records with these rules, and with schemas from these sources.
     pub fn new(rules: &Rules, sources: &Sources) -> Self {
         Self::of([rules.key_format, rules.value_format], rules.limits.json_depth_max, sources)
     }
 
-    /// For records that name schemas of these sources, or none; keys and values in these formats.
+    /// A decoder of keys and values in these formats, with schemas from these sources.
     pub fn of([key, value]: [Format; 2], depth_max: usize, sources: &Sources) -> Self {
         let document = |format: Format, is_key| {
-            // What is wrapped around JSON without a schema is left as it is.
+            // Wrappings around JSON without a schema are kept.
             let limits = JsonLimits { depth_max, is_wrapped: false };
             format.has_schemas().then(|| BySchema::new(format, is_key, ROOT, limits, sources.clone()))
         };
@@ -78,7 +79,7 @@ fn decoded<'a>(
 
 #[cfg(test)]
 mod tests {
-    //! Goal: whole keys and values are the JSON that a reader would see, whatever their format is.
+    //! Goal: whole keys and values become the JSON that a reader sees, whatever their format is.
 
     use std::sync::Arc;
 
@@ -87,7 +88,7 @@ mod tests {
     use crate::record::Headers;
     use crate::schemas::{Id, LookUp, Schemas, Written};
 
-    /// Knows schema 1, of Avro, and schema 3, of JSON.
+    /// Has schemas 1 and 2, in Avro, and schema 3, a JSON Schema.
     #[derive(Debug)]
     struct Known;
 
@@ -117,7 +118,7 @@ mod tests {
     const ORDER: &[u8] = &[0, 0, 0, 0, 1, 14, 4, 2, b'a', 2, b'b', 0];
 
     #[test]
-    fn keys_and_values_with_schemas_are_json_and_say_its_language() {
+    fn keys_and_values_with_schemas_become_json_and_have_a_language() {
         let mut decoder = decoder([Format::Auto, Format::Auto]);
         for (value, json, language) in [
             (ORDER, r#"{"id":7,"lines":["a","b"]}"#, Some(Language::Avro)),
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn errors_say_what_cannot_be_read() {
         let mut decoder = decoder([Format::Bytes, Format::Avro]);
         let error = decoder.value(&record(None, Some(&ORDER[..8]))).unwrap_err();
         assert_eq!(error.reason, Reason::ValueMalformed);

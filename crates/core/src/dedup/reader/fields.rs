@@ -28,8 +28,8 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Adds the path of a scalar; a key or a value without steps is its raw bytes, or, if it is read by schemas, the
-    /// document. Returns its number.
+    /// Adds the path of a scalar; returns its number. A key or a value without steps stands for its raw bytes, or, if
+    /// it is read by schemas, for the document.
     pub fn scalar(&mut self, path: Path) -> usize {
         self.add(path, false)
     }
@@ -112,7 +112,7 @@ impl Fields {
         let mut compiler = Compiler::new(rules, sources);
         let mut spots = Vec::new();
         for (path, is_document) in &wanted.paths {
-            // The bytes of a key or a value that names its schema are of no use to anybody else.
+            // Without the schema, the bytes of such a key or value are of no use.
             let is_document = *is_document || rules.format_of(&path.source).is_some_and(Format::has_schemas);
             spots.push(if is_document { compiler.document(path) } else { compiler.spot(path) });
         }
@@ -133,9 +133,8 @@ impl Fields {
         Ok(())
     }
 
-    /// Appends the value at the path with this number, as [`Field::write`] does, with values of logical types decoded, also
-    /// inside an object or an array.
-    /// Returns false if it is missing.
+    /// Appends the value at the path with this number, as [`Field::write`] does, with values of logical types decoded,
+    /// also inside an object or an array. Returns false if it is missing.
     ///
     /// # Errors
     /// It is not what the record's schema says, in words.
@@ -165,8 +164,8 @@ impl Fields {
         logical.write(raw, out).map(|()| true).map_err(|_| UNLIKE_SCHEMA)
     }
 
-    /// Appends the JSON object that the path with this number leads to, the values of logical types in it as what they are.
-    /// Returns false if there is none.
+    /// Appends the JSON object that the path with this number leads to, the values of logical types in it as what they
+    /// are. Returns false if there is none.
     ///
     /// # Errors
     /// A value in it is not what the record's schema says, in words.
@@ -179,8 +178,8 @@ impl Fields {
         Ok(true)
     }
 
-    /// The fields of the object that the path with this number leads to whose texts, by the record's schema, are no encoded
-    /// bytes: their names as a JSON array. `None` if no schema says so of any.
+    /// The fields of the object that the path with this number leads to whose texts, by the record's schema, are no
+    /// encoded bytes: their names as a JSON array. `None` if no schema says so of any.
     pub fn texts(&self, number: usize) -> Option<&str> {
         self.shape(number).texts()
     }
@@ -227,8 +226,8 @@ impl Fields {
     }
 }
 
-/// Why the document cannot be read. Its schema is known where its record was judged before; if it is not, the record is
-/// rejected for that.
+/// The rejection of a record whose key or value cannot be read. A schema is known once the record has been judged; a
+/// record whose schema is not known is rejected.
 #[cold]
 pub(super) fn unread(reason: Reason, error: Unread, bytes: &[u8]) -> Rejection {
     match rejection::unread(reason, error, bytes) {

@@ -96,7 +96,7 @@ impl Reading {
 pub struct Reader {
     rules: Arc<Rules>,
     plan: Plan,
-    /// The key and the value; `None` if the rules name nothing inside.
+    /// Readers of the key and the value; `None` if the rules name no place inside.
     key: Option<Document>,
     value: Option<Document>,
     identity: identity::Scratch,
@@ -111,7 +111,7 @@ impl Reader {
         Self::with_schemas(rules, &Sources::default())
     }
 
-    /// A reader with these rules that takes the schemas that records name from these sources.
+    /// A reader with these rules, and with schemas from these sources.
     pub fn with_schemas(rules: Arc<Rules>, sources: &Sources) -> Self {
         let Compiled { plan, key, value } = compile::compile(&rules, sources);
         let (identity, version) = (identity::Scratch::default(), version::Scratch::default());

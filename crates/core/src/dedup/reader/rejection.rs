@@ -34,7 +34,7 @@ pub(super) fn too_large(what: &str, bytes: usize, bytes_max: usize) -> Rejection
     Rejection::new(Reason::RecordTooLarge, message)
 }
 
-/// Why nothing was read from a record.
+/// Why a record cannot be read now.
 #[derive(Debug)]
 pub(super) enum Unreadable {
     Rejected(Rejection),

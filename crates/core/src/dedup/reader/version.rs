@@ -139,8 +139,8 @@ impl<'a> Versions<'a, '_> {
         Ok(true)
     }
 
-    /// Appends what stands in for a missing part at `start`, the arena's end; returns whether something does. It must not be
-    /// below the part's minimum, like a value of the part itself.
+    /// Appends what stands in for a missing part at `start`, the arena's end; returns whether something does. It must
+    /// not be below the part's minimum, like a value of the part itself.
     fn stand_in(&mut self, part: &'a VersionPlan, start: usize, arena: &mut Vec<u8>) -> Result<bool, Rejection> {
         let Some(spot) = self.raise(part, start, arena)? else { return Ok(false) };
         // An integer's encoding is never empty.
@@ -157,8 +157,8 @@ impl<'a> Versions<'a, '_> {
         }
     }
 
-    /// Raises the integer whose bytes begin at `start`, if it is there, to the greatest of those that it must be at least.
-    /// Returns where these are, if they are there.
+    /// Raises the integer whose bytes begin at `start`, if it is there, to the greatest of those that it must be at
+    /// least. Returns where these are, if they are there.
     fn raise(
         &mut self,
         part: &'a VersionPlan,
@@ -216,8 +216,8 @@ impl<'a> Versions<'a, '_> {
     }
 }
 
-/// The number that a decimal is, where the record carries a schema that says so; every other value as it is. Numbers that
-/// count time stay numbers: a part's `unit` says what they count, and what is remembered was read by it.
+/// The number that a decimal is, where the record carries a schema that says so; every other value as it is. Numbers
+/// that count time stay numbers: a part's `unit` says what they count, and what is remembered was read by it.
 #[inline]
 fn decode<'v>(
     view: View<'v>,
@@ -262,7 +262,7 @@ fn decode<'v>(
     Ok(Value::Number(decoded))
 }
 
-/// What a number counts, if it was read by a schema that says so.
+/// The unit of a number, if a schema gives it.
 #[inline]
 fn unit_of(view: View<'_>, spot: &Spot) -> Option<TimeUnit> {
     match view.shape(&spot.target)?.at(&spot.path.steps) {

@@ -134,7 +134,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What the schema that the target's document names says of the types of its values; `None` if it names none.
+    /// The types of the values in the target's document, from the schema that it names; `None` if it names none.
     #[inline]
     pub fn shape(self, target: &Target) -> Option<&'a Shape> {
         match target {
@@ -155,7 +155,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// What a document that was read has at `place`. A null key has nothing anywhere.
+/// The value at a place of a document. A null key or value has none.
 #[inline]
 fn inside<'a>(document: Option<&'a Document>, place: PathIndex, bytes: Option<&'a [u8]>) -> Value<'a> {
     let (Some(document), Some(bytes)) = (document, bytes) else { return Value::Missing };

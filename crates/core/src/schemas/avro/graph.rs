@@ -1,13 +1,13 @@
-//! What a schema is: a graph of types.
+//! A parsed schema: a graph of types.
 
 use std::collections::HashSet;
 
 use crate::schemas::is_index;
 
-/// The largest number of bytes of a fixed type.
+/// The maximum size of a fixed type.
 pub(crate) const FIXED_BYTES_MAX: u32 = i32::MAX.unsigned_abs();
 
-/// An Avro schema, with every name resolved. It owns all that it consists of.
+/// An Avro schema, with every name resolved.
 #[derive(Debug)]
 pub struct Schema {
     pub(super) types: Vec<Type>,
@@ -19,13 +19,13 @@ pub struct Schema {
 pub(crate) struct TypeId(pub(super) usize);
 
 impl TypeId {
-    /// From 0, below [`Schema::len`].
+    /// The number, below [`Schema::len`].
     pub fn index(self) -> usize {
         self.0
     }
 }
 
-/// A type, and what else is said of its values.
+/// A type with its attributes.
 #[derive(Debug)]
 pub(crate) struct Type {
     pub kind: Kind,
@@ -33,7 +33,7 @@ pub(crate) struct Type {
     pub connect: Option<Box<Connect>>,
 }
 
-/// What values consist of.
+/// The structure of a type's values.
 #[derive(Debug)]
 pub(crate) enum Kind {
     Null,
@@ -47,27 +47,27 @@ pub(crate) enum Kind {
     Fixed(Fixed),
     Enum(Enum),
     Record(Record),
-    /// Of items of this type.
+    /// With items of this type.
     Array(TypeId),
-    /// Of values of this type.
+    /// With values of this type.
     Map(TypeId),
-    /// Of these branches, none of which is a union.
+    /// With these branches, none of which is a union.
     Union(Box<[TypeId]>),
 }
 
-/// As many bytes as it says.
+/// A number of bytes.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     pub size: u32,
 }
 
-/// One of some symbols.
+/// One of several symbols.
 #[derive(Debug)]
 pub(crate) struct Enum {
     pub symbols: Box<[Box<str>]>,
 }
 
-/// Fields in an order.
+/// Fields in their order.
 #[derive(Debug)]
 pub(crate) struct Record {
     /// No two have the same name.
@@ -82,28 +82,28 @@ pub(crate) struct Field {
     pub of: TypeId,
 }
 
-/// What a value means; only ever of a type that has such values.
+/// A logical type, which fits the type that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Logical {
-    /// Of bytes, or fixed: an unscaled integer, the highest byte first, with this scale.
+    /// Bytes or fixed: an unscaled integer, big-endian, with this scale.
     Decimal(i32),
-    /// Of bytes: a decimal with a scale of its own.
+    /// Bytes: a decimal that includes its scale.
     BigDecimal,
-    /// Of a string, or of 16 fixed bytes.
+    /// A string, or fixed with 16 bytes.
     Uuid,
-    /// Of an int: days since 1970.
+    /// An int: days since 1970.
     Date,
-    /// Of an int or a long: since midnight.
+    /// An int or a long: units since midnight.
     Time(Unit),
-    /// Of a long: since 1970, an instant.
+    /// A long: units since 1970, an instant.
     Timestamp(Unit),
-    /// Of a long: since 1970, at some place.
+    /// A long: units since 1970 in local time.
     LocalTimestamp(Unit),
-    /// Of 12 fixed bytes: months, days and milliseconds.
+    /// Fixed with 12 bytes: months, days and milliseconds.
     Duration,
 }
 
-/// What a number of a time counts.
+/// The unit of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Milli,
@@ -111,24 +111,24 @@ pub(crate) enum Unit {
     Nano,
 }
 
-/// What Kafka Connect's converter says of a type.
+/// The attributes that Kafka Connect's converter gives a type.
 #[derive(Debug)]
 pub(crate) struct Connect {
     /// The name of a logical type of Connect or Debezium.
     pub name: Box<str>,
-    /// Those parameters that are texts.
+    /// The parameters that are strings.
     pub parameters: Box<[(Box<str>, Box<str>)]>,
 }
 
 impl Connect {
-    /// The parameter of this name.
+    /// The parameter with this name.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters.iter().find(|(known, _)| **known == *name).map(|(_, value)| &**value)
     }
 }
 
 impl Record {
-    /// The number of the field of this name, or else of the first that has it as an alias.
+    /// The number of the field with this name, or else of the first field with this alias.
     pub fn find(&self, name: &[u8]) -> Option<usize> {
         let is_called = |known: &str| known.as_bytes() == name;
         let by_name = self.fields.iter().position(|field| is_called(&field.name));
@@ -140,8 +140,8 @@ impl Record {
 pub(crate) const DURATION: [&str; 3] = ["months", "days", "millis"];
 
 impl Schema {
-    /// Whether these steps can lead to something in a record: fields by their names or aliases, any key of a map, any
-    /// element of an array.
+    /// Whether these steps can lead to a value: fields by their names or aliases, any key of a map, any index of an
+    /// array.
     pub fn has(&self, steps: &[String]) -> bool {
         let mut reached = vec![self.root];
         for (i, step) in steps.iter().enumerate() {
@@ -149,7 +149,7 @@ impl Schema {
             let mut next = Vec::new();
             while let Some(id) = reached.pop() {
                 match self.kind(id) {
-                    // Its branches are no unions, so this ends.
+                    // No branch is a union, so this ends.
                     Kind::Union(branches) => reached.extend(branches),
                     Kind::Record(record) => {
                         let field = record.find(step.as_bytes()).map(|field| record.fields[field].of);
@@ -188,12 +188,12 @@ impl Schema {
         self.types.len()
     }
 
-    /// The type of this number.
+    /// The type with this number.
     pub(crate) fn get(&self, id: TypeId) -> &Type {
         &self.types[id.0]
     }
 
-    /// What values of this type consist of.
+    /// The structure of this type's values.
     pub(crate) fn kind(&self, id: TypeId) -> &Kind {
         &self.get(id).kind
     }

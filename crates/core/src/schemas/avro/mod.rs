@@ -1,11 +1,11 @@
-//! Avro's schemas: a text of JSON as a graph of types, in which each name is the type that it stands for.
+//! Avro schemas: JSON parsed into a graph of types with every name resolved.
 //!
-//! Attributes that no reader needs (defaults, orders, documentation) are left out. A logical type that contradicts its
-//! type does not count, as the specification says. Names are not checked by its grammar, for not every writer does:
-//! what matters is that records can be read.
+//! Attributes that no reader needs (defaults, orders, documentation) are left out. A logical type that does not fit its
+//! type is ignored, as the specification says. Names are not checked against Avro's grammar, since not every writer
+//! keeps to it: records have to be readable all the same.
 //!
-//! Of Kafka Connect's attributes, `connect.name` and `connect.parameters` are kept: its converter writes there what
-//! `name` and `parameters` are in a schema beside a payload in JSON.
+//! Kafka Connect's attributes `connect.name` and `connect.parameters` are kept: the Avro converter writes there the
+//! `name` and the `parameters` that a schema beside a JSON payload has.
 
 mod graph;
 mod parse;

@@ -1,8 +1,8 @@
-//! Parses a schema's text, and those that it refers to.
+//! Parses the text of a schema and of the schemas that it refers to.
 //!
-//! The texts are read one after the other into one list of types. A name may be used before it is defined, and in one
-//! text but defined in another, so each use is a type of its own at first; when all texts are read, it is replaced by
-//! the type that has the name. Recursion is as deep as the text is nested, which serde_json bounds.
+//! All texts are read into one list of types. A name may be used before it is defined, or be defined in another text,
+//! so each use takes a slot of its own at first. When all texts are read, it is replaced by the type with that name.
+//! Recursion is as deep as the text is nested, which serde_json bounds.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -12,15 +12,15 @@ use serde_json::{Map, Value};
 use super::graph::{Connect, Enum, FIXED_BYTES_MAX, Field, Fixed, Kind, Logical, Record, Schema, Type, TypeId, Unit};
 use crate::schemas::SchemaError;
 
-/// No full name is longer. Every name in a namespace holds it, so what names take would else grow with the square of
-/// the text.
+/// The maximum length of a full name. Every name in a namespace contains the namespace, so without a bound the memory
+/// for names would grow with the square of the text.
 const NAME_BYTES_MAX: usize = 1_024;
-/// No schema has more other names of types, for the same reason.
+/// The maximum number of aliases of types in a schema, for the same reason.
 const ALIASES_MAX: usize = 10_000;
 
 type Object = Map<String, Value>;
 
-/// An error before its place is known: the steps to it, the last one first.
+/// An error while its path is being collected: its steps so far, the innermost first.
 struct Problem {
     path: Vec<String>,
     what: String,
@@ -43,9 +43,9 @@ impl Problem {
     }
 }
 
-/// A type while the texts are read.
+/// A type while the texts are being read.
 enum Slot {
-    /// Its number is given out, and its definition is being read.
+    /// Its definition is being read.
     Open,
     Known(Type),
     /// The use of a name.
@@ -55,33 +55,33 @@ enum Slot {
 /// The use of a name.
 struct Use {
     name: String,
-    /// What the name is relative to.
+    /// The namespace around the use.
     namespace: Rc<str>,
-    /// The text that it is in, and the record.
+    /// The text and the record in which it is used.
     at: Rc<str>,
 }
 
 struct Builder {
     slots: Vec<Slot>,
     names: HashMap<String, TypeId>,
-    /// Other names of named types, for uses of names that nothing is defined by.
+    /// The aliases of named types, for names that no definition has.
     aliases: HashMap<String, TypeId>,
-    /// Where the definition is that is being read.
+    /// The text and the record that are being read.
     at: Rc<str>,
 }
 
 impl Schema {
-    /// Parses a schema. Names that its text does not define are looked for in `references`: the texts of other schemas,
-    /// in any order.
+    /// Parses a schema. `references` are the texts of the schemas that define the names that `text` does not, in any
+    /// order.
     ///
     /// # Errors
-    /// One of the texts is no schema, two of them define the same name, or a name is defined in none.
+    /// A text is not a schema, a name is defined twice, or a name is not defined.
     pub fn parse(text: &str, references: &[&str]) -> Result<Self, SchemaError> {
         let (slots, names, aliases) = (Vec::new(), HashMap::new(), HashMap::new());
         let mut builder = Builder { slots, names, aliases, at: "".into() };
         let mut known = HashSet::from([text]);
         for (i, reference) in references.iter().enumerate() {
-            // One that several schemas refer to may be given several times.
+            // A schema that several others refer to may be given several times.
             if known.insert(reference) {
                 builder.text(reference, Some(format!("reference {}", i + 1)))?;
             }
@@ -92,14 +92,14 @@ impl Schema {
 }
 
 impl Builder {
-    /// Reads a whole text. `name`: what it is called in errors.
+    /// Reads a text, which errors call `name`.
     fn text(&mut self, text: &str, name: Option<String>) -> Result<TypeId, SchemaError> {
         let value: Value = serde_json::from_str(text).map_err(|e| Problem::new(e.to_string()).located(name.clone()))?;
         self.at = name.as_deref().unwrap_or_default().into();
         self.schema(&value, &"".into()).map_err(|problem| problem.located(name))
     }
 
-    /// Reads a schema, the names in which are relative to `namespace`.
+    /// Reads a schema in this namespace.
     fn schema(&mut self, value: &Value, namespace: &Rc<str>) -> Result<TypeId, Problem> {
         match value {
             Value::String(name) => Ok(match primitive(name) {
@@ -108,7 +108,7 @@ impl Builder {
             }),
             Value::Array(branches) => self.union(branches, namespace),
             Value::Object(object) => self.object(object, namespace),
-            _ => Err(Problem::new("a schema is a name, an object or a list")),
+            _ => Err(Problem::new("a schema must be a name, an object or a list")),
         }
     }
 
@@ -116,8 +116,8 @@ impl Builder {
         let name = match object.get("type") {
             Some(Value::String(name)) => name.as_str(),
             Some(inner @ (Value::Object(_) | Value::Array(_))) => return self.wrapped(object, inner, namespace),
-            Some(_) => return Err(Problem::new("a type is a name, an object or a list")),
-            None => return Err(Problem::new("it has no `type`")),
+            Some(_) => return Err(Problem::new("a type must be a name, an object or a list")),
+            None => return Err(Problem::new("a schema has no `type`")),
         };
         if let Some(kind) = primitive(name) {
             let logical = logical(object, &kind);
@@ -151,7 +151,8 @@ impl Builder {
         }
     }
 
-    /// Reads `{"type": {…}}`, as some write it: what is said outside counts where nothing is said inside.
+    /// Reads `{"type": {…}}`, as some writers nest it. Attributes of the outer object count if the inner one lacks
+    /// them.
     fn wrapped(&mut self, object: &Object, inner: &Value, namespace: &Rc<str>) -> Result<TypeId, Problem> {
         let id = self.schema(inner, namespace)?;
         let is_definition = matches!(inner, Value::Object(_));
@@ -209,7 +210,7 @@ impl Builder {
         Ok(id)
     }
 
-    /// Gives out a number for the type that `object` defines a name for; returns its full name as well.
+    /// Reserves a number for the named type that `object` defines; returns its full name as well.
     fn define(&mut self, object: &Object, namespace: &Rc<str>) -> Result<(TypeId, Box<str>), Problem> {
         let Some(Value::String(name)) = object.get("name") else {
             return Err(Problem::new("a record, an enum or a fixed has no `name`"));
@@ -226,7 +227,7 @@ impl Builder {
         for alias in texts(object.get("aliases")) {
             self.aliases.entry(full_name(alias, namespace_of(&name))).or_insert(id);
             if self.aliases.len() > ALIASES_MAX {
-                return Err(Problem::new(format!("its types have more than {ALIASES_MAX} aliases")));
+                return Err(Problem::new(format!("the types have more than {ALIASES_MAX} aliases")));
             }
         }
         let boxed = name.as_str().into();
@@ -257,7 +258,7 @@ impl Builder {
         TypeId(self.slots.len() - 1)
     }
 
-    /// The type that a name stands for where it is used.
+    /// The type that a used name stands for.
     fn resolve(&self, used: &Use) -> Result<TypeId, SchemaError> {
         let full = full_name(&used.name, &used.namespace);
         let names = [&full, &used.name];
@@ -269,7 +270,7 @@ impl Builder {
         })
     }
 
-    /// Replaces the uses of names.
+    /// Replaces each use of a name by its type.
     fn finish(self, root: TypeId) -> Result<Schema, SchemaError> {
         // The new number of each type.
         let mut numbers = Vec::with_capacity(self.slots.len());
@@ -313,7 +314,7 @@ pub(in crate::schemas) fn primitive(name: &str) -> Option<Kind> {
     })
 }
 
-/// A name with the namespace that it is relative to, unless it has one itself.
+/// The full name of a name in this namespace.
 pub(in crate::schemas) fn full_name(name: &str, namespace: &str) -> String {
     match name.strip_prefix('.') {
         Some(bare) => bare.to_owned(),
@@ -327,7 +328,7 @@ pub(in crate::schemas) fn namespace_of(name: &str) -> &str {
     name.rsplit_once('.').map_or("", |(namespace, _)| namespace)
 }
 
-/// The texts in a list.
+/// The strings in a list.
 fn texts(list: Option<&Value>) -> impl Iterator<Item = &str> {
     list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
@@ -338,7 +339,7 @@ fn symbols(object: &Object) -> Result<Box<[Box<str>]>, Problem> {
     symbols.ok_or_else(|| Problem::new("an enum has no list of `symbols`"))
 }
 
-/// Some write the number in quotes; the canonical form's rules speak of that.
+/// Some writers put the size in quotes, as the rules of the canonical form mention.
 fn size(object: &Object) -> Result<u32, Problem> {
     let size = object.get("size");
     let size = size.and_then(|size| size.as_u64().or_else(|| size.as_str()?.parse().ok()));
@@ -346,7 +347,7 @@ fn size(object: &Object) -> Result<u32, Problem> {
     size.ok_or_else(|| Problem::new(format!("a fixed has no `size` from 0 to {FIXED_BYTES_MAX}")))
 }
 
-/// The logical type of values of this kind, if they can have it.
+/// The logical type, if it fits this kind.
 fn logical(object: &Object, kind: &Kind) -> Option<Logical> {
     Some(match (object.get("logicalType")?.as_str()?, kind) {
         ("decimal", Kind::Bytes) => Logical::Decimal(decimal(object, None)?),
@@ -367,7 +368,7 @@ fn logical(object: &Object, kind: &Kind) -> Option<Logical> {
     })
 }
 
-/// The scale of a decimal, if precision and scale fit each other and the bytes.
+/// The scale of a decimal, if the precision and the scale are valid for this many bytes.
 fn decimal(object: &Object, bytes: Option<u32>) -> Option<i32> {
     let number = |name: &str| object.get(name).map(|number| number.as_i64().and_then(|n| i32::try_from(n).ok()));
     let precision = number("precision")??;
@@ -379,7 +380,7 @@ fn decimal(object: &Object, bytes: Option<u32>) -> Option<i32> {
     (precision > 0 && (0..=precision).contains(&scale) && fits).then_some(scale)
 }
 
-/// What Kafka Connect's converter says.
+/// The attributes of Kafka Connect's converter.
 fn connect(object: &Object) -> Option<Box<Connect>> {
     let name = object.get("connect.name")?.as_str()?.into();
     let parameters = object.get("connect.parameters").and_then(Value::as_object);

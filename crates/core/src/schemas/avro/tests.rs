@@ -1,5 +1,5 @@
-//! Goal: every schema that Avro's own rules allow is read, each name as the type that it stands for; what is no schema
-//! is refused with its place.
+//! Goal: every schema that Avro's rules allow is parsed, with each name resolved; anything else is refused with its
+//! place.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn names_are_relative_to_the_namespace_around_them() {
 }
 
 #[test]
-fn names_may_be_defined_in_other_texts_in_any_order_or_later() {
+fn names_may_be_defined_later_or_in_other_texts_in_any_order() {
     let line = r#"{"type":"record","name":"Line","namespace":"shop","fields":[{"name":"sku","type":"Sku"}]}"#;
     let sku = r#"{"type":"record","name":"shop.Sku","fields":[{"name":"code","type":"string"}]}"#;
     let order = r#"{"type":"record","name":"shop.Order","fields":[
@@ -75,11 +75,11 @@ fn aliases_are_other_names_of_fields_and_types() {
         assert!(has(&schema, path), "{path}");
     }
     assert!(matches!(field(&schema, "order_id").kind, Kind::Long));
-    assert!(matches!(field(&schema, "number").kind, Kind::String), "a name goes before an alias");
+    assert!(matches!(field(&schema, "number").kind, Kind::String), "a name takes precedence over an alias");
 }
 
 #[test]
-fn logical_types_count_where_they_fit_their_type() {
+fn logical_types_that_do_not_fit_their_type_are_ignored() {
     let logical = |text: &str| field(&of(text), "f").logical;
     for (text, expected) in [
         (r#"{"type":"bytes","logicalType":"decimal","precision":5,"scale":2}"#, Some(Logical::Decimal(2))),
@@ -122,7 +122,7 @@ fn logical_types_count_where_they_fit_their_type() {
 }
 
 #[test]
-fn what_connect_says_is_kept() {
+fn attributes_of_connect_are_kept() {
     let schema = of(r#"{"type":"bytes","connect.version":1,"connect.name":"io.debezium.data.Bits",
         "connect.parameters":{"length":"9","odd":9}}"#);
     let connect = field(&schema, "f").connect.as_deref().unwrap();
@@ -144,13 +144,13 @@ fn paths_lead_through_unions_maps_and_arrays() {
 }
 
 #[test]
-fn what_is_no_schema_is_refused_with_its_place() {
+fn invalid_schemas_are_refused_with_their_places() {
     let record = |fields: &str| format!(r#"{{"type":"record","name":"R","fields":[{fields}]}}"#);
     for (text, expected) in [
         ("", "EOF while parsing a value at line 1 column 0"),
-        ("7", "a schema is a name, an object or a list"),
-        ("{}", "it has no `type`"),
-        (r#"{"type":7}"#, "a type is a name, an object or a list"),
+        ("7", "a schema must be a name, an object or a list"),
+        ("{}", "a schema has no `type`"),
+        (r#"{"type":7}"#, "a type must be a name, an object or a list"),
         (r#""strng""#, "no type is named strng; give the schema that defines it as a reference"),
         (r#"{"type":"array"}"#, "an array has no `items`"),
         (r#"{"type":"map","values":{"type":"array"}}"#, "values: an array has no `items`"),
@@ -174,6 +174,6 @@ fn what_is_no_schema_is_refused_with_its_place() {
     ] {
         assert_eq!(problem(text, &[]), expected, "{text}");
     }
-    assert_eq!(problem("\"int\"", &["\"int\"", "{}", "{}"]), "reference 2: it has no `type`");
+    assert_eq!(problem("\"int\"", &["\"int\"", "{}", "{}"]), "reference 2: a schema has no `type`");
     assert!(problem("\"int\"", &["{"]).starts_with("reference 1: EOF"));
 }

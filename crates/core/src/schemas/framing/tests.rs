@@ -1,4 +1,4 @@
-//! Goal: each form is read as its serializer writes it, and no bytes end a thread.
+//! Goal: each form is read as its serializer writes it, and no bytes cause a panic.
 
 use std::io::Write as _;
 
@@ -26,9 +26,9 @@ fn plain(bytes: &[u8]) -> Result<(Id, Vec<u8>), Unframed> {
     read(bytes, Headers::default(), false, IdBytes::Four).map(|framed| (framed.id, framed.payload.into_owned()))
 }
 
-/// Which message bytes behind schema 5 are, and what follows.
-fn message(behind: &[u8]) -> (String, Vec<u8>) {
-    let all = bytes(&[b"\0\0\0\0\x05", behind]);
+/// The message that bytes after schema 5 name, and the bytes after the name.
+fn message(after_id: &[u8]) -> (String, Vec<u8>) {
+    let all = bytes(&[b"\0\0\0\0\x05", after_id]);
     let framed = read(&all, Headers::default(), false, IdBytes::Four).unwrap();
     let (message, rest) = framed.message().unwrap();
     (shown_message(message), rest.to_vec())
@@ -113,7 +113,7 @@ fn glue_is_read_plain_and_compressed() {
     assert_eq!(
         plain(&compressed[..compressed.len() - 20]),
         Err(Unframed::Inflated("it is damaged")),
-        "half of it is nothing"
+        "a part of it is nothing"
     );
     assert_eq!(plain(&bytes(&[b"\x03\x06", &UUID])), Err(Unframed::Compression(6)));
 }
@@ -221,13 +221,13 @@ fn glue_has_the_place_of_the_message_among_the_sorted_names() {
 #[test]
 fn hostile_indexes_of_a_guid_are_errors() {
     for (hostile, said) in [
-        (&b""[..], "at byte 0 behind the schema id: the bytes end there"),
-        (b"\x01", "at byte 0 behind the schema id: no message is nested so deep"),
-        (b"\x80\x89\x0F", "at byte 0 behind the schema id: no message is nested so deep"),
-        (b"\x04\x02", "at byte 2 behind the schema id: the bytes end there"),
-        (b"\x02\x01", "at byte 1 behind the schema id: an index is negative"),
-        (b"\x02\xFF\xFF\xFF\xFF\xFF\xFF\xFF", "at byte 1 behind the schema id: a number takes more than 32 bits"),
-        (b"\x02\xFF\xFF\xFF\xFF\x1F", "at byte 1 behind the schema id: a number takes more than 32 bits"),
+        (&b""[..], "at byte 0 after the schema id: the bytes end there"),
+        (b"\x01", "at byte 0 after the schema id: no message is nested so deep"),
+        (b"\x80\x89\x0F", "at byte 0 after the schema id: no message is nested so deep"),
+        (b"\x04\x02", "at byte 2 after the schema id: the bytes end there"),
+        (b"\x02\x01", "at byte 1 after the schema id: an index is negative"),
+        (b"\x02\xFF\xFF\xFF\xFF\xFF\xFF\xFF", "at byte 1 after the schema id: a number takes more than 32 bits"),
+        (b"\x02\xFF\xFF\xFF\xFF\x1F", "at byte 1 after the schema id: a number takes more than 32 bits"),
     ] {
         let all = bytes(&[b"\x01", &UUID, hostile]);
         let framed = read(&all, Headers::default(), false, IdBytes::Four).unwrap();
@@ -245,7 +245,7 @@ fn only_protobuf_has_messages() {
     assert_eq!((message, rest), (Some(Message::Indexes(Indexes::FIRST)), &b"rest"[..]));
 }
 
-/// Bytes that begin as one of the forms does, or as nothing.
+/// Bytes that begin as one of the forms, or with anything.
 fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     let begins = prop_oneof![
         Just(vec![]),
@@ -262,7 +262,7 @@ fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn no_bytes_end_the_thread(
+    fn bytes_never_panic(
         value in any_bytes(),
         header in any_bytes(),
         name in prop::sample::select(vec!["__value_schema_id", "apicurio.value.globalId", "apicurio.value.contentId",
@@ -284,7 +284,10 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(number in any::<u32>(), path in proptest::collection::vec(0..100_000_i32, 1..=DEPTH_MAX)) {
+    fn number_and_indexes_are_read_back(
+        number in any::<u32>(),
+        path in proptest::collection::vec(0..100_000_i32, 1..=DEPTH_MAX),
+    ) {
         let mut all = vec![0];
         all.extend(number.to_be_bytes());
         let count = i32::try_from(path.len()).unwrap();
@@ -299,7 +302,7 @@ proptest! {
         let framed = read(&all, Headers::default(), false, IdBytes::Four).unwrap();
         prop_assert_eq!(framed.id, Id::Number(number));
         let (message, rest) = framed.message().unwrap();
-        // A path that spells a name is taken for one: none does at random.
+        // Indexes that look like a name are read as one, but no random indexes do.
         let Message::Indexes(indexes) = message else { return Err(TestCaseError::fail(shown_message(message))) };
         prop_assert_eq!((indexes.as_slice(), rest), (path.as_slice(), &b""[..]));
     }

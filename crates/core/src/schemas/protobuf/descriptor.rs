@@ -1,6 +1,6 @@
-//! Reads a serialized `FileDescriptorProto`, as registries give it with `format=serialized`.
+//! Reads a serialized `FileDescriptorProto`, as registries return it with `format=serialized`.
 //!
-//! It recurses as deep as messages are declared in each other, which [`NESTED_MAX`] bounds.
+//! It recurses as deep as declarations are nested, which [`NESTED_MAX`] bounds.
 
 use super::file::{Enum, Features, Field, File, Literal, Message, NESTED_MAX, Type};
 use super::graph::Scalar;
@@ -8,14 +8,14 @@ use super::lex;
 use super::wire::{self, Cursor, Malformed};
 use crate::schemas::SchemaError;
 
-/// A field of the descriptor: its number and its value.
+/// The value of a field of the descriptor.
 #[derive(Clone, Copy)]
 enum Value<'b> {
     Number(u64),
     Bytes(&'b [u8]),
 }
 
-/// The file that this descriptor declares.
+/// The file with this descriptor.
 pub(super) fn parse<'t>(name: &'t str, bytes: &[u8]) -> Result<File<'t>, SchemaError> {
     let file = File { name, ..File::default() };
     let mut parser = Parser { file };
@@ -34,7 +34,7 @@ impl Parser<'_> {
         self.file.error(0, format!("the text is neither a .proto file nor a descriptor in base64: {}", malformed.what))
     }
 
-    /// Calls `take` with each field of a message.
+    /// Calls `take` with the number and the value of each field of a message.
     fn each<'b>(
         &mut self,
         bytes: &'b [u8],
@@ -62,7 +62,7 @@ impl Parser<'_> {
     }
 
     fn file(&mut self, bytes: &[u8]) -> Result<(), SchemaError> {
-        // The syntax counts for all of the file, and stands at its end.
+        // The syntax applies to the whole file, and comes at the end of the descriptor.
         self.file.features = Features::PROTO2;
         self.each(bytes, |this, number, value| {
             if let (12, Value::Bytes(syntax)) = (number, value) {
@@ -92,7 +92,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Takes the features of a declaration: those in field `number` of the options in its field `options`.
+    /// Reads the features of a declaration, which are field `number` of the options in its field `options`.
     fn options(&mut self, bytes: &[u8], options: u32, number: u32, to: &mut Features) -> Result<(), SchemaError> {
         self.each(bytes, |this, field, value| match value {
             Value::Bytes(value) if field == options => this.each(value, |this, field, value| match value {
@@ -112,7 +112,7 @@ impl Parser<'_> {
 
     fn message(&mut self, bytes: &[u8], parent: Option<usize>, depth: usize) -> Result<(), SchemaError> {
         if depth == NESTED_MAX {
-            return Err(self.file.error(0, format!("more than {NESTED_MAX} messages are declared in each other")));
+            return Err(self.file.error(0, format!("messages are nested more than {NESTED_MAX} deep")));
         }
         let own = self.file.messages.len();
         let mut features = Features::default();
@@ -142,11 +142,11 @@ impl Parser<'_> {
     }
 
     fn field(&mut self, bytes: &[u8], message: usize) -> Result<(), SchemaError> {
-        let mut parts = Parts::default();
+        let mut parts = FieldParts::default();
         self.each(bytes, |this, number, value| {
             match (number, value) {
                 (1, Value::Bytes(name)) => parts.name = this.text(name)?,
-                // The number is an int32: what it has beyond that is its sign.
+                // An int32: the bits above repeat its sign.
                 (3, Value::Number(value)) => parts.number = i64::from(value as u32 as i32),
                 (4, Value::Number(value)) => parts.label = value,
                 (5, Value::Number(value)) => parts.of = value,
@@ -176,9 +176,9 @@ impl Parser<'_> {
             None => Type::Named(parts.type_name),
         };
         let default = parts.default.map(|text| literal(&of, text));
-        // The oneof that stands for `optional` has this field alone.
+        // `optional` in proto3 is a oneof with only this field.
         let oneof = parts.oneof.filter(|_| !parts.is_optional);
-        let Parts { name, json_name, number, label, .. } = parts;
+        let FieldParts { name, json_name, number, label, .. } = parts;
         let is_repeated = label == REPEATED;
         let field = Field { at: 0, name, json_name, number, is_repeated, of, features, oneof, default };
         self.file.messages[message].fields.push(field);
@@ -216,9 +216,9 @@ const REQUIRED: u64 = 2;
 const REPEATED: u64 = 3;
 const GROUP: u64 = 10;
 
-/// A field's descriptor.
+/// The descriptor of a field.
 #[derive(Default)]
-struct Parts {
+struct FieldParts {
     name: String,
     json_name: Option<String>,
     number: i64,
@@ -230,7 +230,7 @@ struct Parts {
     is_optional: bool,
 }
 
-/// A default, which descriptors write as a text.
+/// The literal of a default, which descriptors write as a string.
 fn literal(of: &Type, text: String) -> Literal {
     match of {
         Type::Scalar(Scalar::String) => Literal::Text(text.into_bytes()),

@@ -1,25 +1,25 @@
-//! What one file declares, before its names are resolved: from a text or from a descriptor.
+//! The declarations of one file, from a text or a descriptor, before names are resolved.
 
 use std::fmt;
 
 use super::graph::Scalar;
 use crate::schemas::SchemaError;
 
-/// Messages that are declared in each other, at most.
+/// The maximum depth of nested messages.
 pub(super) const NESTED_MAX: usize = 64;
-/// Names that a package's name consists of, at most.
+/// The maximum number of names in a package's name.
 pub(super) const PACKAGE_NAMES_MAX: usize = 64;
 
 /// A file.
 #[derive(Debug, Default)]
 pub(super) struct File<'t> {
-    /// The name by which others import it; empty for the schema itself.
+    /// The name by which other files import it; empty for the schema itself.
     pub name: &'t str,
-    /// The .proto text, to count lines in; `None` for a descriptor.
+    /// The .proto text, to count lines; `None` for a descriptor.
     pub text: Option<&'t str>,
     pub package: String,
     pub imports: Vec<String>,
-    /// Each behind the one that it is declared in.
+    /// Each comes after the message that it is declared in.
     pub messages: Vec<Message>,
     pub enums: Vec<Enum>,
     pub features: Features,
@@ -34,7 +34,7 @@ pub(super) struct Message {
     pub parent: Option<usize>,
     pub fields: Vec<Field>,
     pub features: Features,
-    /// The features of its oneofs.
+    /// The features of each oneof.
     pub oneofs: Vec<Features>,
     /// The entry of a map.
     pub is_entry: bool,
@@ -61,9 +61,9 @@ pub(super) struct Field {
     pub number: i64,
     pub is_repeated: bool,
     pub of: Type,
-    /// Whether it has presence, and its message an end, whatever is around it.
+    /// Its own features; once settled, with those of the scopes around it.
     pub features: Features,
-    /// Which of its message's.
+    /// The number of its oneof in the message.
     pub oneof: Option<usize>,
     pub default: Option<Literal>,
 }
@@ -72,7 +72,7 @@ pub(super) struct Field {
 #[derive(Debug)]
 pub(super) enum Type {
     Scalar(Scalar),
-    /// A message or an enum of this name.
+    /// A message or an enum with this name.
     Named(String),
 }
 
@@ -83,12 +83,12 @@ pub(super) enum Literal {
     Integer(i128),
     Float(f64),
     Text(Vec<u8>),
-    /// The plain words in it, by their names; what else is in it is passed.
+    /// The fields of `{…}` whose values are words; other fields are left out.
     Aggregate(Vec<(String, String)>),
 }
 
-/// What options say about the fields in their scope; what they leave open is as in the scope around it. The file's
-/// leave nothing open.
+/// The features of the fields in a scope. `None` stands for the feature of the scope around it; a file's features are
+/// all set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Features {
     pub is_explicit: Option<bool>,
@@ -98,12 +98,11 @@ pub(super) struct Features {
 impl Features {
     pub const PROTO2: Self = Self { is_explicit: Some(true), is_delimited: Some(false) };
     pub const PROTO3: Self = Self { is_explicit: Some(false), is_delimited: Some(false) };
-    /// Those of the first edition, and of each since.
+    /// The defaults of edition 2023 and of later ones.
     pub const EDITIONS: Self = Self { is_explicit: Some(true), is_delimited: Some(false) };
 
-    /// Takes a feature by its name in .proto files. Those that say nothing about how records are read are passed:
-    /// packed and unpacked elements are always both accepted, texts are always checked, and the numbers of an enum
-    /// always count.
+    /// Sets a feature by its name in .proto files. All others make no difference to a reader: packed and unpacked
+    /// elements are both accepted, strings are always checked, and enums are always open.
     pub fn set(&mut self, name: &str, value: &str) {
         match name {
             "field_presence" => self.is_explicit = Some(value != "IMPLICIT"),
@@ -112,7 +111,7 @@ impl Features {
         }
     }
 
-    /// These, or else those of the scope around it.
+    /// These features, completed by those of the scope around them.
     fn within(self, outer: Self) -> Self {
         let Self { is_explicit, is_delimited } = self;
         Self { is_explicit: is_explicit.or(outer.is_explicit), is_delimited: is_delimited.or(outer.is_delimited) }
@@ -120,7 +119,7 @@ impl Features {
 }
 
 impl File<'_> {
-    /// Completes the features of messages, oneofs and fields by those around them, once all are known.
+    /// Completes the features of messages, oneofs and fields by those of the scopes around them, once all are read.
     pub fn settle(&mut self) {
         for number in 0..self.messages.len() {
             let (before, rest) = self.messages.split_at_mut(number);
@@ -135,7 +134,7 @@ impl File<'_> {
         }
     }
 
-    /// An error at a byte of the text.
+    /// An error at this offset in the text.
     pub fn error(&self, at: usize, what: impl fmt::Display) -> SchemaError {
         let name = if self.name.is_empty() { String::new() } else { format!(" of `{}`", self.name) };
         let place = match self.text {

@@ -1,9 +1,9 @@
-//! A schema with its names resolved: messages and enums by number, and how each field is read.
+//! A schema with its names resolved: messages and enums by number, and the fields of each message.
 
 use super::wire;
 use crate::schemas::is_index;
 
-/// All messages and enums that a schema can lead to.
+/// All messages and enums of a schema and of the files that it imports.
 #[derive(Debug, Default)]
 pub struct Graph {
     /// By number.
@@ -17,7 +17,7 @@ pub struct Graph {
 /// A message.
 #[derive(Debug, Default)]
 pub struct Message {
-    /// Its name, without what it is declared in.
+    /// Its name, without those of the package and of the messages around it.
     pub name: Box<str>,
     /// By number, ascending.
     pub fields: Vec<Field>,
@@ -27,14 +27,14 @@ pub struct Message {
     pub is_entry: bool,
     /// Whether it is the entry of a field that is written `map<…>`: the text declares no message for it.
     pub is_synthetic: bool,
-    /// What JSON knows it as.
+    /// Whether it has a JSON form of its own.
     pub known: Known,
 }
 
-/// A message that has a JSON of its own.
+/// A well-known message, which has a JSON form of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Known {
-    /// It has not.
+    /// Any other message.
     #[default]
     None,
     /// `google.protobuf.Any`.
@@ -45,7 +45,7 @@ pub enum Known {
     Duration,
     /// `google.protobuf.FieldMask`.
     FieldMask,
-    /// One of those in google/protobuf/wrappers.proto.
+    /// A message of google/protobuf/wrappers.proto.
     Wrapper,
     /// `google.protobuf.Struct`.
     Struct,
@@ -60,11 +60,11 @@ pub enum Known {
 /// An enum.
 #[derive(Debug, Default)]
 pub struct Enum {
-    /// By number, ascending; several of one number in the order in which they are declared.
+    /// Sorted by number; symbols with the same number in the order of their declarations.
     pub symbols: Vec<(i32, Box<str>)>,
-    /// The number of the first value that was declared.
+    /// The number of the first declared value.
     pub default: i32,
-    /// `google.protobuf.NullValue`: its value is null.
+    /// Whether it is `google.protobuf.NullValue`, whose value is null.
     pub is_null: bool,
 }
 
@@ -77,24 +77,24 @@ pub struct Field {
     pub name: Box<str>,
     /// Its name in JSON.
     pub json_name: Box<str>,
-    /// Of one value or element.
+    /// The type of one value or element.
     pub of: Type,
-    /// How many values it has.
+    /// Whether it is single, a list or a map.
     pub many: Many,
-    /// Its oneof: the place of the first member among the message's fields. Its own place if it is in none.
+    /// Its oneof, as the index of the oneof's first field in the message; its own index if it is in no oneof.
     pub group: usize,
-    /// What an absent one counts as, if it is one scalar; `None` if an absent one is missing.
+    /// The value of an absent field, if it is a single scalar; `None` if an absent field is missing.
     pub default: Option<Constant>,
 }
 
-/// How many values a field has.
+/// Whether a field is single, a list or a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Many {
-    /// One, or none.
+    /// At most one value.
     One,
-    /// Any number.
+    /// Any number of values.
     List,
-    /// Any number, each by its key: the type is the message of the entries.
+    /// Any number of values by key: the type is the message of the entries.
     Map,
 }
 
@@ -103,11 +103,11 @@ pub enum Many {
 pub enum Type {
     /// A scalar.
     Scalar(Scalar),
-    /// The enum of this number.
+    /// The enum with this number.
     Enum(usize),
-    /// The message of this number, with its length before it.
+    /// The message with this number, after its length.
     Message(usize),
-    /// The message of this number, with a key behind it.
+    /// The message with this number, between the keys of a group.
     Group(usize),
 }
 
@@ -135,32 +135,32 @@ pub enum Scalar {
 /// A scalar that a schema holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Constant {
-    /// A number, a bool or an enum's number. Signed ones are extended to 64 bits, floats are as their bits.
+    /// A number, a bool or the number of an enum's value. Signed numbers are extended to 64 bits; of floats, the bits.
     Bits(u64),
-    /// A text, or bytes.
+    /// A string, or bytes.
     Bytes(Box<[u8]>),
 }
 
-/// Where a path has come to.
+/// The type that the steps of a path lead to.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// The type of what is there, or of its elements.
+    /// The type of the value or of its elements.
     pub of: Type,
-    /// Whether it is a list or a map.
+    /// Whether the value is single, a list or a map.
     pub many: Many,
 }
 
-/// What a step can lead to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug)]
 pub enum Inside {
     /// A value of this type.
     Place(Place),
-    /// Whatever JSON can hold.
+    /// Any JSON.
     Anything,
 }
 
 impl Graph {
-    /// Where a step leads.
+    /// The type that a step leads to; `None` if it leads nowhere.
     pub fn step(&self, at: Place, step: &str) -> Option<Inside> {
         let one = |of| Some(Inside::Place(Place { of, many: Many::One }));
         let message = match (at.many, at.of) {
@@ -184,7 +184,7 @@ impl Graph {
 }
 
 impl Message {
-    /// The place among the fields of the one with this name: its own, or else that in JSON.
+    /// The index of the field with this name, or else with this name in JSON.
     pub fn field(&self, name: &str) -> Option<usize> {
         let by = |of: fn(&Field) -> &str| self.fields.iter().position(|field| of(field) == name);
         by(|field| &field.name).or_else(|| by(|field| &field.json_name))
@@ -192,7 +192,7 @@ impl Message {
 }
 
 impl Enum {
-    /// The name of a number.
+    /// The symbol with this number.
     pub fn symbol(&self, number: i32) -> Option<&str> {
         let at = self.symbols.partition_point(|(known, _)| *known < number);
         self.symbols.get(at).filter(|(known, _)| *known == number).map(|(_, symbol)| &**symbol)
@@ -200,7 +200,7 @@ impl Enum {
 }
 
 impl Field {
-    /// The type that its values have on the wire, one by one.
+    /// The wire type of a single value.
     pub fn wire(&self) -> u8 {
         match self.of {
             Type::Enum(_) => wire::VARINT,
@@ -210,14 +210,14 @@ impl Field {
         }
     }
 
-    /// Whether several of its values may be in one occurrence, behind each other.
+    /// Whether one occurrence may hold several values.
     pub fn may_be_packed(&self) -> bool {
         self.many == Many::List && matches!(self.wire(), wire::VARINT | wire::FIXED32 | wire::FIXED64)
     }
 }
 
 impl Scalar {
-    /// The type that a .proto file names so.
+    /// The type with this keyword.
     pub fn of_keyword(word: &str) -> Option<Self> {
         Some(match word {
             "double" => Self::Double,
@@ -239,7 +239,7 @@ impl Scalar {
         })
     }
 
-    /// The type that a descriptor numbers so.
+    /// The type with this number in descriptors.
     pub fn of_number(number: u64) -> Option<Self> {
         Some(match number {
             1 => Self::Double,
@@ -261,7 +261,7 @@ impl Scalar {
         })
     }
 
-    /// The type that its values have on the wire.
+    /// The wire type of its values.
     pub fn wire(self) -> u8 {
         match self {
             Self::Double | Self::Fixed64 | Self::Sfixed64 => wire::FIXED64,
@@ -271,7 +271,7 @@ impl Scalar {
         }
     }
 
-    /// What it is if nothing says what it is.
+    /// The default of a field that declares none.
     pub fn zero(self) -> Constant {
         if self.wire() == wire::LENGTH { Constant::Bytes(Box::default()) } else { Constant::Bits(0) }
     }

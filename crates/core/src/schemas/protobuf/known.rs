@@ -1,4 +1,4 @@
-//! Files that schemas import and registries leave out, and the messages in them that have a JSON of their own.
+//! Files that schemas import and registries leave out, and the well-known messages in them.
 
 use super::graph::{Known, Many, Message, Scalar, Type};
 
@@ -6,7 +6,7 @@ macro_rules! files {
     ($($name:literal),* $(,)?) => { [$(($name, include_str!(concat!("known/", $name)))),*] };
 }
 
-/// By the names that they are imported by.
+/// The files that are built in, by the names by which they are imported.
 const FILES: [(&str, &str); 31] = files![
     "confluent/meta.proto",
     "confluent/type/decimal.proto",
@@ -41,22 +41,23 @@ const FILES: [(&str, &str); 31] = files![
     "google/type/timeofday.proto",
 ];
 
-/// The name that Confluent's decimals had before.
+/// The former name of Confluent's decimals.
 const OLD_DECIMAL: &str = "confluent/types/decimal.proto";
 
-/// The names of all files that are built in.
+/// The names of all built-in files.
 #[cfg(test)]
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(name, _)| *name).chain([OLD_DECIMAL])
 }
 
-/// The name and the text of the file that is imported by this name.
+/// The name and the text of the built-in file with this name.
 pub(super) fn file(name: &str) -> Option<(&'static str, &'static str)> {
     let name = if name == OLD_DECIMAL { "confluent/type/decimal.proto" } else { name };
     FILES.iter().find(|(known, _)| *known == name).copied()
 }
 
-/// What JSON knows a message of this package as. One whose fields are others than it has is a message like any other.
+/// The well-known message that a message of this package is. One with other fields than expected is an ordinary
+/// message.
 pub(super) fn known(package: &str, message: &Message) -> Known {
     use Scalar::{Bytes, Int32, Int64, String, Uint32};
     let known = match (package, &*message.name) {
@@ -96,7 +97,8 @@ fn is_wrapper(name: &str) -> bool {
     name.strip_suffix("Value").is_some_and(|of| OF.contains(&of))
 }
 
-/// Struct, Value and ListValue hold each other: if one of them is another than it has to be, none is special.
+/// Checks Struct, Value and ListValue, which contain each other: if one of them is not as expected, all are ordinary
+/// messages.
 pub(super) fn check(messages: &mut [Message]) {
     let holds = |message: &Message, number: usize, inner: Known| {
         let of = message.fields.get(number).map(|field| field.of);

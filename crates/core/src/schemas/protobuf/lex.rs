@@ -1,25 +1,25 @@
-//! The words of a .proto file.
+//! The tokens of a .proto file.
 
-/// A word.
+/// A token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Token<'t> {
     Word(&'t str),
     Integer(u64),
     Float(f64),
-    /// What is between the quotes, with its escapes.
+    /// The characters between the quotes, with escapes.
     Text(&'t str),
     Symbol(char),
     End,
 }
 
-/// What is no word, and at which byte.
+/// Why there is no token, and at which offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unknown {
     pub at: usize,
     pub what: &'static str,
 }
 
-/// The word at `at` or behind it, where it begins, and where it ends.
+/// The next token from `at` on, and the offsets at which it begins and ends.
 pub(super) fn next(text: &str, at: usize) -> Result<(Token<'_>, usize, usize), Unknown> {
     let from = skip_space(text, at)?;
     let rest = &text.as_bytes()[from..];
@@ -35,17 +35,17 @@ pub(super) fn next(text: &str, at: usize) -> Result<(Token<'_>, usize, usize), U
     }
     if first == b'"' || first == b'\'' {
         let to =
-            from + 1 + text_length(&rest[1..], first).ok_or(Unknown { at: from, what: "a text without an end" })?;
+            from + 1 + text_length(&rest[1..], first).ok_or(Unknown { at: from, what: "an unterminated string" })?;
         return Ok((Token::Text(&text[from + 1..to]), from, to + 1));
     }
     let symbol = text[from..].chars().next().unwrap_or_default();
     if !symbol.is_ascii_punctuation() {
-        return Err(Unknown { at: from, what: "a character that has no meaning here" });
+        return Err(Unknown { at: from, what: "an unexpected character" });
     }
     Ok((Token::Symbol(symbol), from, from + 1))
 }
 
-/// Passes blanks and comments.
+/// Skips blanks and comments.
 fn skip_space(text: &str, mut at: usize) -> Result<usize, Unknown> {
     let bytes = text.as_bytes();
     loop {
@@ -57,14 +57,14 @@ fn skip_space(text: &str, mut at: usize) -> Result<usize, Unknown> {
             [b'/', b'/', ..] => at += memchr::memchr(b'\n', rest).unwrap_or(rest.len()),
             [b'/', b'*', ..] => {
                 let end = memchr::memmem::find(&rest[2..], b"*/");
-                at += 4 + end.ok_or(Unknown { at, what: "a comment without an end" })?;
+                at += 4 + end.ok_or(Unknown { at, what: "an unterminated comment" })?;
             }
             _ => return Ok(at),
         }
     }
 }
 
-/// The bytes up to the quote that ends a text, if it ends on its line.
+/// The length of a string up to its closing quote, if that is on the same line.
 fn text_length(rest: &[u8], quote: u8) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -90,7 +90,7 @@ fn number(text: &str, from: usize) -> Result<(Token<'_>, usize, usize), Unknown>
     }
     let to = from + length;
     let word = &text[from..to];
-    let bad = Unknown { at: from, what: "this is no number" };
+    let bad = Unknown { at: from, what: "not a number" };
     if let Some(hex) = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
         return u64::from_str_radix(hex, 16).map(|value| (Token::Integer(value), from, to)).map_err(|_| bad);
     }
@@ -107,7 +107,7 @@ fn number(text: &str, from: usize) -> Result<(Token<'_>, usize, usize), Unknown>
     float.parse().map(|value| (Token::Float(value), from, to)).map_err(|_| bad)
 }
 
-/// The bytes that a text with escapes stands for; `None` if it has one that does not exist.
+/// Replaces the escapes in a string; `None` if one is unknown.
 pub(super) fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -136,7 +136,7 @@ pub(super) fn unescape(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Appends what an escape by a code stands for; returns what follows it.
+/// Appends the character of a numeric escape; returns the rest of the string.
 fn coded<'t>(letter: char, rest: &'t str, out: &mut Vec<u8>) -> Option<&'t str> {
     let (skipped, radix, digits_max, is_char) = match letter {
         '0'..='7' => (0, 8, 3, false),

@@ -1,17 +1,17 @@
-//! Protobuf schemas: .proto texts, or descriptors in base64, as an owned graph of messages.
+//! Protobuf schemas: .proto texts, or descriptors in base64, parsed into a graph of messages.
 //!
-//! [`Schema::parse`] reads proto2, proto3 and editions. What a field needs to be read is resolved once: its number, its
-//! type, whether it is repeated or a map, whether an absent one can be told from its default, its oneof.
+//! [`Schema::parse`] reads proto2, proto3 and editions. It resolves for each field its number, its type, whether it is
+//! repeated or a map, its oneof, and its default.
 //!
-//! - Messages are found by name across files, whether an import is public or not. An import that nobody has is an error
-//!   only if a type from it is used: options of linters and gateways are imported without being needed.
-//! - The files that registries leave out (`known`) are built in; a reference of the same name takes precedence.
-//! - Extensions are unknown fields. So are fields of the wire whose type does not fit.
-//! - Whether an enum is closed makes no difference: a number that it does not know stays a number.
+//! - Names are found in all imported files, whether an import is public or not. A missing import is an error only if a
+//!   type from it is used: many schemas import options that no reader needs.
+//! - The files that registries leave out (`known`) are built in; a reference with the same name takes precedence.
+//! - Extensions are unknown fields, as are fields on the wire whose type does not match.
+//! - Closed and open enums are read alike: a number without a name stays a number.
 //! - **Indexes of messages**: see [`Schema::message`].
 //!
-//! **Failure.** A text that is no schema gives a [`SchemaError`] with the line and the column. Work and memory are
-//! linear in the texts: declarations are nested `NESTED_MAX` deep at most.
+//! **Failure.** An invalid text gives a [`SchemaError`] with the line and the column. Work and memory are linear in the
+//! texts: declarations are nested at most `NESTED_MAX` deep.
 
 use std::sync::Arc;
 
@@ -29,23 +29,23 @@ use super::SchemaError;
 
 pub use graph::{Constant, Enum, Field, Graph, Inside, Known, Many, Message, Place, Scalar, Type};
 
-/// A schema: cheap to clone.
+/// A schema, cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Schema {
     graph: Arc<Graph>,
 }
 
 impl Schema {
-    /// Reads a schema: a .proto text, or base64 of a serialized `FileDescriptorProto`; references are such texts with
-    /// the names by which they are imported.
+    /// Parses a schema: a .proto text, or a serialized `FileDescriptorProto` in base64. `references` are such texts,
+    /// with the names by which they are imported.
     ///
     /// # Errors
-    /// It is no schema, or a type that it uses is declared nowhere.
+    /// The text is not a schema, or a type that it uses is not declared.
     pub fn parse(text: &str, references: &[(&str, &str)]) -> Result<Self, SchemaError> {
         resolve::resolve(text, references).map(|graph| Self { graph: Arc::new(graph) })
     }
 
-    /// Its messages.
+    /// The messages and enums.
     pub fn graph(&self) -> &Arc<Graph> {
         &self.graph
     }
@@ -56,8 +56,8 @@ impl Schema {
     /// Clients disagree on whether the entries of maps are counted. Confluent's registry and its client for Java count
     /// those that the schema declares as messages, which that client does itself, and none for a field written
     /// `map<…>`. The clients for Python, Go and .NET count all of them, where protoc places them; that for JavaScript
-    /// counts none. The registry's way comes first; indexes that lead to no message, or to an entry, are followed in the
-    /// other two.
+    /// counts none. The registry's way comes first; indexes that lead to no message, or to an entry, are followed in
+    /// the other two.
     pub fn message(&self, indexes: &[i32]) -> Option<usize> {
         let declared = self.follow(indexes, |message| !message.is_synthetic);
         declared
@@ -108,7 +108,7 @@ impl Schema {
         all.get(place).map(|(_, number)| *number)
     }
 
-    /// Whether these steps, from the message with these indexes, can lead to something.
+    /// Whether these steps can lead to a value in the message with these indexes.
     pub fn has(&self, message: &[i32], steps: &[String]) -> bool {
         let graph = &self.graph;
         let Some(message) = self.message(message) else { return false };

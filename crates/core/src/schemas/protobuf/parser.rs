@@ -1,28 +1,27 @@
-//! The words of a .proto text, one after the other, and the phrases that all declarations share: names, numbers, texts,
-//! options.
+//! A parser of .proto texts: tokens, and what all declarations share, such as names, numbers, strings and options.
 
 use super::file::{File, Literal};
 use super::lex::{self, Token};
 use crate::schemas::SchemaError;
 
-/// The text, and where in it the parser is.
+/// A parser at a position in its text.
 pub(super) struct Parser<'t> {
     pub file: File<'t>,
     text: &'t str,
-    /// The next word, where it begins and where it ends.
+    /// The next token, and the offsets at which it begins (`at`) and ends (`end`).
     pub next: Token<'t>,
     pub at: usize,
     end: usize,
 }
 
-/// An option: its name with dots, empty for one that an extension declares; and its value.
+/// An option: its name, empty if an extension declares it, and its value.
 pub(super) struct Setting {
     pub name: String,
     pub value: Literal,
 }
 
 impl<'t> Parser<'t> {
-    /// At the first word of a text.
+    /// A parser at the first token of a text.
     pub fn new(name: &'t str, text: &'t str) -> Result<Self, SchemaError> {
         let file = File { name, text: Some(text), ..File::default() };
         let mut parser = Self { file, text, next: Token::End, at: 0, end: 0 };
@@ -54,7 +53,7 @@ impl<'t> Parser<'t> {
         self.next == Token::Word(word)
     }
 
-    /// Passes a symbol if it is the next.
+    /// Takes the symbol if it is the next token; whether it was.
     pub fn passes(&mut self, symbol: char) -> Result<bool, SchemaError> {
         let is_there = self.is_at(symbol);
         if is_there {
@@ -81,7 +80,7 @@ impl<'t> Parser<'t> {
         Ok(word)
     }
 
-    /// The word behind the next, without passing anything.
+    /// The token after the next one.
     pub fn second(&self) -> Token<'t> {
         lex::next(self.text, self.end).map_or(Token::End, |(token, ..)| token)
     }
@@ -101,20 +100,20 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Texts behind each other are one.
+    /// Reads adjacent strings as one.
     pub fn string(&mut self) -> Result<Vec<u8>, SchemaError> {
         let mut out = None;
         while let Token::Text(raw) = self.next {
-            let Some(mut part) = lex::unescape(raw) else { return Err(self.error("an escape that does not exist")) };
+            let Some(mut part) = lex::unescape(raw) else { return Err(self.error("an unknown escape")) };
             out.get_or_insert_with(Vec::new).append(&mut part);
             self.advance()?;
         }
-        out.map_or_else(|| self.expected("a text in quotes"), Ok)
+        out.map_or_else(|| self.expected("a string in quotes"), Ok)
     }
 
     pub fn utf8_string(&mut self) -> Result<String, SchemaError> {
         let at = self.at;
-        String::from_utf8(self.string()?).map_err(|_| self.file.error(at, "this text is not UTF-8"))
+        String::from_utf8(self.string()?).map_err(|_| self.file.error(at, "this string is not UTF-8"))
     }
 
     pub fn integer(&mut self, what: &str) -> Result<i64, SchemaError> {
@@ -171,7 +170,7 @@ impl<'t> Parser<'t> {
         Ok(literal)
     }
 
-    /// Passes `{…}`; notes what is `name: word` in it, and not deeper.
+    /// Reads `{…}`; keeps the fields of the form `name: word` that are not nested deeper.
     pub fn aggregate(&mut self) -> Result<Literal, SchemaError> {
         let mut words = Vec::new();
         let mut open = 0_usize;
@@ -196,7 +195,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Passes everything up to the `;` of this statement.
+    /// Skips to the end of this statement.
     pub fn skip_statement(&mut self) -> Result<(), SchemaError> {
         let mut open = 0_usize;
         loop {
@@ -214,7 +213,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Passes `{…}`.
+    /// Skips `{…}`.
     pub fn skip_braces(&mut self) -> Result<(), SchemaError> {
         if !self.is_at('{') {
             return self.expected("`{`");

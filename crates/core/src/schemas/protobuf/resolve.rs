@@ -1,4 +1,4 @@
-//! From files to a graph: finds the files that are imported, and what each name stands for.
+//! Builds the graph: finds the imported files, and the declaration that each name stands for.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,10 +10,10 @@ use super::graph::{Constant, Enum, Field, Graph, Many, Message, Scalar, Type};
 use super::{descriptor, known, push_camel_case, text, wire};
 use crate::schemas::SchemaError;
 
-/// The scope that all packages are in.
+/// The scope around all packages.
 const ROOT: usize = 0;
 
-/// The graph of this schema.
+/// Parses a schema and its imports, and resolves all names.
 pub(super) fn resolve(text: &str, references: &[(&str, &str)]) -> Result<Graph, SchemaError> {
     let (files, missing) = load(text, references)?;
     let mut scopes = Scopes::default();
@@ -21,7 +21,7 @@ pub(super) fn resolve(text: &str, references: &[(&str, &str)]) -> Result<Graph, 
     for file in &files {
         scopes.add(file, &mut graph)?;
     }
-    // What the first file declares comes first in the graph.
+    // The messages of the first file have the first numbers.
     let first = files.first().map_or(&[][..], |file| &file.messages);
     for (number, message) in first.iter().enumerate() {
         match message.parent {
@@ -41,7 +41,7 @@ pub(super) fn resolve(text: &str, references: &[(&str, &str)]) -> Result<Graph, 
     Ok(resolver.graph)
 }
 
-/// The files that the schema consists of, itself first, and the imports that are nowhere.
+/// The schema and the files that it imports, itself first, and the names of missing imports.
 fn load<'t>(text: &'t str, references: &[(&'t str, &'t str)]) -> Result<(Vec<File<'t>>, Vec<String>), SchemaError> {
     let known: HashMap<&str, (&'t str, &'t str)> =
         references.iter().map(|(name, text)| (*name, (*name, *text))).collect();
@@ -76,10 +76,10 @@ fn parse<'t>(name: &'t str, text: &'t str) -> Result<File<'t>, SchemaError> {
     }
 }
 
-/// What a name stands for.
+/// The declaration that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    /// A package, or a part of one's name.
+enum Declaration {
+    /// A package, or an outer package.
     Package,
     Message(usize),
     Enum(usize),
@@ -88,31 +88,31 @@ enum What {
 /// The names of all files, as a tree.
 #[derive(Default)]
 struct Scopes<'f> {
-    /// By the scope that a name is in.
+    /// The scope of each name, by the scope around it and the name.
     names: HashMap<(usize, &'f str), usize>,
-    /// By scope: the one that it is in, and what it is. The first is the [`ROOT`].
-    nodes: Vec<(usize, What)>,
-    /// By message.
+    /// By scope: the scope around it, and its declaration. The first is the [`ROOT`].
+    nodes: Vec<(usize, Declaration)>,
+    /// By message: its scope.
     of_messages: Vec<usize>,
 }
 
 impl<'f> Scopes<'f> {
-    /// Adds what a file declares, to the graph as well, where it is empty.
+    /// Adds the declarations of a file, and reserves their places in the graph.
     fn add(&mut self, file: &'f File<'_>, graph: &mut Graph) -> Result<(), SchemaError> {
         if self.nodes.is_empty() {
-            self.nodes.push((ROOT, What::Package));
+            self.nodes.push((ROOT, Declaration::Package));
         }
         if file.package.split('.').count() > PACKAGE_NAMES_MAX {
-            return Err(file.error(0, format!("the package's name consists of more than {PACKAGE_NAMES_MAX} names")));
+            return Err(file.error(0, format!("the package's name has more than {PACKAGE_NAMES_MAX} parts")));
         }
         let mut package = ROOT;
         for name in file.package.split('.').filter(|name| !name.is_empty()) {
-            package = self.declare(package, name, What::Package).map_err(|e| file.error(0, e))?;
+            package = self.declare(package, name, Declaration::Package).map_err(|e| file.error(0, e))?;
         }
         let from = self.of_messages.len();
         for message in &file.messages {
             let parent = message.parent.map_or(package, |parent| self.of_messages[from + parent]);
-            let what = What::Message(graph.messages.len());
+            let what = Declaration::Message(graph.messages.len());
             let scope = self.declare(parent, &message.name, what).map_err(|e| file.error(message.at, e))?;
             self.of_messages.push(scope);
             let (name, is_entry, is_synthetic) = (message.name.as_str().into(), message.is_entry, message.is_synthetic);
@@ -120,17 +120,17 @@ impl<'f> Scopes<'f> {
         }
         for declared in &file.enums {
             let parent = declared.parent.map_or(package, |parent| self.of_messages[from + parent]);
-            let what = What::Enum(graph.enums.len());
+            let what = Declaration::Enum(graph.enums.len());
             self.declare(parent, &declared.name, what).map_err(|e| file.error(declared.at, e))?;
             graph.enums.push(Enum::of(&declared.values, is_null(&file.package, declared)));
         }
         Ok(())
     }
 
-    /// The scope of a name, which is new unless it is a package's.
-    fn declare(&mut self, parent: usize, name: &'f str, what: What) -> Result<usize, String> {
+    /// Declares a name; returns its scope. Only packages may be declared several times.
+    fn declare(&mut self, parent: usize, name: &'f str, what: Declaration) -> Result<usize, String> {
         if let Some(known) = self.names.get(&(parent, name)) {
-            let is_package = what == What::Package && self.nodes[*known].1 == What::Package;
+            let is_package = what == Declaration::Package && self.nodes[*known].1 == Declaration::Package;
             return if is_package { Ok(*known) } else { Err(format!("`{name}` is declared twice")) };
         }
         let scope = self.nodes.len();
@@ -139,8 +139,8 @@ impl<'f> Scopes<'f> {
         Ok(scope)
     }
 
-    /// What a name in a scope stands for: the innermost message or enum of that name.
-    fn find(&self, scope: usize, name: &str) -> Option<What> {
+    /// The message or the enum that a name in a scope stands for: the innermost one.
+    fn find(&self, scope: usize, name: &str) -> Option<Declaration> {
         if let Some(absolute) = name.strip_prefix('.') {
             return self.below(ROOT, absolute);
         }
@@ -156,12 +156,12 @@ impl<'f> Scopes<'f> {
         }
     }
 
-    fn below(&self, scope: usize, name: &str) -> Option<What> {
+    fn below(&self, scope: usize, name: &str) -> Option<Declaration> {
         let mut scope = scope;
         for step in name.split('.') {
             scope = *self.names.get(&(scope, step))?;
         }
-        Some(self.nodes[scope].1).filter(|what| *what != What::Package)
+        Some(self.nodes[scope].1).filter(|what| *what != Declaration::Package)
     }
 }
 
@@ -172,7 +172,7 @@ fn is_null(package: &str, declared: &file::Enum) -> bool {
 impl Enum {
     fn of(values: &[(String, i32)], is_null: bool) -> Self {
         let mut symbols: Vec<_> = values.iter().map(|(name, number)| (*number, name.as_str().into())).collect();
-        // Stable, so that the first name of a number stays before the others.
+        // Stable: the first name of a number stays the first.
         symbols.sort_by_key(|(number, _)| *number);
         Self { symbols, default: values.first().map_or(0, |(_, number)| *number), is_null }
     }
@@ -181,14 +181,14 @@ impl Enum {
 struct Resolver<'f> {
     scopes: Scopes<'f>,
     graph: Graph,
-    /// Imports that are nowhere.
+    /// The names of missing imports.
     missing: Vec<String>,
-    /// The next message.
+    /// The number of the message that is filled next.
     message: usize,
 }
 
 impl Resolver<'_> {
-    /// Fills the messages of a file, file after file.
+    /// Fills the messages of a file. Files come in their order.
     fn file(&mut self, file: &File<'_>) -> Result<(), SchemaError> {
         let from = self.message;
         for message in &file.messages {
@@ -199,18 +199,18 @@ impl Resolver<'_> {
             }
             let mut names = HashSet::new();
             if let Some(field) = message.fields.iter().find(|field| !names.insert(field.name.as_str())) {
-                let what = format!("`{}` has two fields of the name `{}`", message.name, field.name);
+                let what = format!("`{}` has two fields named `{}`", message.name, field.name);
                 return Err(file.error(field.at, what));
             }
             let mut numbers = HashSet::new();
             if let Some(field) = message.fields.iter().find(|field| !numbers.insert(field.number)) {
-                let what = format!("`{}` has two fields of the number {}", message.name, field.number);
+                let what = format!("`{}` has two fields with the number {}", message.name, field.number);
                 return Err(file.error(field.at, what));
             }
             fields.sort_by_key(|field| field.number);
             let mut firsts = HashMap::new();
             for (i, field) in fields.iter_mut().enumerate() {
-                // Until here it is the number of the oneof.
+                // So far, this is the number of the oneof.
                 field.group = match field.group {
                     NO_ONEOF => i,
                     oneof => *firsts.entry(oneof).or_insert(i),
@@ -222,7 +222,7 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// Resolves a field of the current message; `from`: the first message of its file.
+    /// Resolves a field of the current message. `from` is the number of the first message of its file.
     fn field(
         &self,
         file: &File<'_>,
@@ -243,7 +243,7 @@ impl Resolver<'_> {
         let of = match &field.of {
             file::Type::Scalar(scalar) => Type::Scalar(*scalar),
             file::Type::Named(name) => match self.scopes.find(self.scopes.of_messages[self.message], name) {
-                Some(What::Message(inner)) => {
+                Some(Declaration::Message(inner)) => {
                     let is_entry = inner
                         .checked_sub(from)
                         .and_then(|inner| file.messages.get(inner))
@@ -255,8 +255,8 @@ impl Resolver<'_> {
                     let is_group = is_delimited && !is_entry && !message.is_entry;
                     if is_group { Type::Group(inner) } else { Type::Message(inner) }
                 }
-                Some(What::Enum(of)) => Type::Enum(of),
-                Some(What::Package) | None => return Err(error(self.not_found(name))),
+                Some(Declaration::Enum(of)) => Type::Enum(of),
+                Some(Declaration::Package) | None => return Err(error(self.not_found(name))),
             },
         };
         let is_explicit = field.features.is_explicit == Some(true);
@@ -274,14 +274,14 @@ impl Resolver<'_> {
     }
 
     fn not_found(&self, name: &str) -> String {
-        let what = format!("has the type `{name}`, which is declared nowhere");
+        let what = format!("has the type `{name}`, which is not declared");
         match &self.missing[..] {
             [] => what,
-            missing => format!("{what}; what is imported from `{}` is not among the references", missing.join("`, `")),
+            missing => format!("{what}; not among the references: `{}`", missing.join("`, `")),
         }
     }
 
-    /// What an absent field of this type counts as, if it is a scalar.
+    /// The value of an absent field of this type, if it is a scalar.
     fn zero(&self, of: Type) -> Option<Constant> {
         match of {
             Type::Scalar(scalar) => Some(scalar.zero()),
@@ -290,7 +290,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The value of a declared default; `None` if it does not fit.
+    /// The value of a declared default; `None` if it does not fit the type.
     fn constant(&self, of: Type, literal: &Literal) -> Option<Constant> {
         use Scalar::*;
         let scalar = match (of, literal) {
@@ -321,7 +321,7 @@ impl Resolver<'_> {
             }
             (Bytes, Literal::Text(text)) => Some(Constant::Bytes(text.as_slice().into())),
             (Double, literal) => float(literal).map(|value| Constant::Bits(value.to_bits())),
-            // The nearest float is what is meant.
+            // Rounded to the nearest float.
             (Float, literal) => float(literal).map(|value| Constant::Bits((value as f32).to_bits().into())),
             _ => None,
         }
@@ -336,7 +336,7 @@ fn signed(value: i64) -> Constant {
 
 fn float(literal: &Literal) -> Option<f64> {
     match literal {
-        // The nearest double is what is meant.
+        // Rounded to the nearest double.
         Literal::Integer(value) => Some(*value as f64),
         Literal::Float(value) => Some(*value),
         Literal::Word(word) => match word.as_str() {
@@ -349,7 +349,7 @@ fn float(literal: &Literal) -> Option<f64> {
     }
 }
 
-/// Whether these are a key and a value; they come in this order then.
+/// Whether these are the fields of a map's entry; sorts them: the key, then the value.
 fn is_entry(fields: &mut [Field]) -> bool {
     fields.sort_by_key(|field| field.number);
     let [key, value] = fields else { return false };
@@ -360,7 +360,7 @@ fn is_entry(fields: &mut [Field]) -> bool {
     is_key && (key.number, key.many) == (1, Many::One) && (value.number, value.many) == (2, Many::One)
 }
 
-/// The name in JSON of a field that declares none.
+/// The JSON name of a field that declares none.
 fn json_name(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     push_camel_case(name, false, &mut out);

@@ -1,4 +1,4 @@
-//! Goal: a schema is what protoc takes it for, and an error says where it is.
+//! Goal: schemas are read as protoc reads them, and errors name their places.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,13 +14,13 @@ fn parse(text: &str) -> Schema {
     Schema::parse(text, &[]).unwrap()
 }
 
-/// What is wrong, and where.
-fn said(error: &SchemaError) -> String {
+/// An error and its place.
+fn text_of(error: &SchemaError) -> String {
     format!("{} ({})", error.what, error.at)
 }
 
 fn error(text: &str) -> String {
-    said(&Schema::parse(text, &[]).unwrap_err())
+    text_of(&Schema::parse(text, &[]).unwrap_err())
 }
 
 fn has(schema: &Schema, path: &str) -> bool {
@@ -50,7 +50,7 @@ fn fields(schema: &Schema) -> Vec<String> {
 }
 
 #[test]
-fn files_that_are_built_in_can_be_read() {
+fn built_in_files_can_be_read() {
     for name in known::names() {
         let schema = Schema::parse(&format!("import \"{name}\";"), &[]);
         assert!(schema.is_ok(), "{name}: {:?}", schema.err());
@@ -159,7 +159,7 @@ fn editions_are_read_from_texts_and_from_descriptors() {
 }
 
 #[test]
-fn whatever_protoc_takes_is_taken() {
+fn everything_that_protoc_accepts_is_accepted() {
     let text = r#"
         // A comment; /* not another */
         /* A longer
@@ -235,13 +235,13 @@ fn references_are_found_by_the_names_that_they_are_imported_by() {
     assert!(has(&schema, "n.d.x"));
     let missing = Schema::parse(main, &all[1..]).unwrap_err();
     assert_eq!(
-        said(&missing),
-        "the field `e` has the type `E`, which is declared nowhere; what is imported from `e.proto` is not among the \
-         references (line 1, column 76)"
+        text_of(&missing),
+        "the field `e` has the type `E`, which is not declared; not among the references: `e.proto` \
+         (line 1, column 76)"
     );
     let broken = [("e.proto", own), ("d.proto", "message D {\n  int32 x = y;\n}"), ("b/c.proto", &*reference)];
     let broken = Schema::parse(main, &broken).unwrap_err();
-    assert_eq!(said(&broken), "expected the field's number (line 2, column 13 of `d.proto`)");
+    assert_eq!(text_of(&broken), "expected the field's number (line 2, column 13 of `d.proto`)");
     // The innermost name counts, and a reference is preferred to what is built in.
     let inner =
         "message A { message B { optional int32 x = 1; } optional B b = 1; } message B { optional int32 y = 1; }";
@@ -325,26 +325,26 @@ fn places_among_sorted_names_count_entries_of_maps() {
 #[test]
 fn errors_say_where_and_what() {
     for (text, expected) in [
-        ("syntax = \"proto4\";", "there is no syntax \"proto4\" (line 1, column 10)"),
-        ("edition = \"1999\";", "the edition \"1999\" is not known (line 1, column 11)"),
+        ("syntax = \"proto4\";", "unknown syntax \"proto4\" (line 1, column 10)"),
+        ("edition = \"1999\";", "unknown edition \"1999\" (line 1, column 11)"),
         ("message A {\n  int32 x 1;\n}", "expected `=` (line 2, column 11)"),
         ("message A { int32 x = 1;", "expected a field or a declaration (line 1, column 25)"),
-        ("message A { /* ", "a comment without an end (line 1, column 13)"),
-        ("import \"a\n\";", "a text without an end (line 1, column 8)"),
-        ("message A { int32 é = 1; }", "a character that has no meaning here (line 1, column 19)"),
-        ("message A { string x = 1 [default = \"\\q\"]; }", "an escape that does not exist (line 1, column 37)"),
-        ("message A { int32 x = 09; }", "this is no number (line 1, column 23)"),
+        ("message A { /* ", "an unterminated comment (line 1, column 13)"),
+        ("import \"a\n\";", "an unterminated string (line 1, column 8)"),
+        ("message A { int32 é = 1; }", "an unexpected character (line 1, column 19)"),
+        ("message A { string x = 1 [default = \"\\q\"]; }", "an unknown escape (line 1, column 37)"),
+        ("message A { int32 x = 09; }", "not a number (line 1, column 23)"),
         (
             "{\"type\": \"record\"}",
             "expected a declaration: `message`, `enum`, `import`, `option`, `service` or `extend` (line 1, column 1)",
         ),
-        ("message A { B x = 1; }", "the field `x` has the type `B`, which is declared nowhere (line 1, column 15)"),
+        ("message A { B x = 1; }", "the field `x` has the type `B`, which is not declared (line 1, column 15)"),
         (
             "message A { int32 x = 536870912; }",
             "the field `x` has the number 536870912, which is not between 1 and 536870911 (line 1, column 19)",
         ),
-        ("message A { int32 x = 1; int32 y = 1; }", "`A` has two fields of the number 1 (line 1, column 32)"),
-        ("message A { int32 x = 1; int32 x = 2; }", "`A` has two fields of the name `x` (line 1, column 32)"),
+        ("message A { int32 x = 1; int32 y = 1; }", "`A` has two fields with the number 1 (line 1, column 32)"),
+        ("message A { int32 x = 1; int32 x = 2; }", "`A` has two fields named `x` (line 1, column 32)"),
         ("message A {}\nenum A {}", "`A` is declared twice (line 2, column 6)"),
         (
             "message A { optional int32 x = 1 [default = 3000000000]; }",
@@ -354,7 +354,7 @@ fn errors_say_where_and_what() {
         (
             "bm90IGEgZGVzY3JpcHRvcg==",
             "the text is neither a .proto file nor a descriptor in base64: \
-             a wire type that does not exist (the descriptor)",
+             an unknown wire type (the descriptor)",
         ),
     ] {
         assert_eq!(error(text), expected, "{text}");

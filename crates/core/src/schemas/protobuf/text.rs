@@ -1,8 +1,7 @@
 //! Reads .proto texts: proto2, proto3 and editions.
 //!
-//! It takes what protoc takes, and passes over what says nothing about how records are read: options, services,
-//! extensions (they are unknown fields), reserved numbers. It recurses as deep as messages are declared in each other,
-//! which [`NESTED_MAX`] bounds.
+//! It accepts what protoc accepts, and skips what no reader needs: services, extensions (they are unknown fields),
+//! reserved numbers, and most options. It recurses as deep as declarations are nested, which [`NESTED_MAX`] bounds.
 
 use super::file::{Enum, Features, Field, File, Literal, Message, NESTED_MAX, Type};
 use super::graph::Scalar;
@@ -11,7 +10,7 @@ use super::parser::{Parser, Setting};
 use super::push_camel_case;
 use crate::schemas::SchemaError;
 
-/// The file that this text declares.
+/// The file with this text.
 pub(super) fn parse<'t>(name: &'t str, text: &'t str) -> Result<File<'t>, SchemaError> {
     let mut parser = Parser::new(name, text)?;
     parser.file()?;
@@ -19,7 +18,7 @@ pub(super) fn parse<'t>(name: &'t str, text: &'t str) -> Result<File<'t>, Schema
     Ok(parser.file)
 }
 
-/// What encloses a declaration.
+/// The scope around a declaration.
 #[derive(Clone, Copy)]
 struct Scope {
     /// The message; `None` for the file.
@@ -27,7 +26,7 @@ struct Scope {
     depth: usize,
 }
 
-/// What precedes a field's type.
+/// The label before a field's type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Label {
     None,
@@ -79,8 +78,8 @@ impl<'t> Parser<'t> {
             (false, "proto2") => Ok(Features::PROTO2),
             (false, "proto3") => Ok(Features::PROTO3),
             (true, "2023" | "2024" | "2026") => Ok(Features::EDITIONS),
-            (false, _) => Err(self.file.error(at, format!("there is no syntax {version:?}"))),
-            (true, _) => Err(self.file.error(at, format!("the edition {version:?} is not known"))),
+            (false, _) => Err(self.file.error(at, format!("unknown syntax {version:?}"))),
+            (true, _) => Err(self.file.error(at, format!("unknown edition {version:?}"))),
         }
     }
 
@@ -94,9 +93,9 @@ impl<'t> Parser<'t> {
         self.expect(';')
     }
 
-    /// Reads a declaration that may stand in a file and in a message; false if it is none.
+    /// Reads a declaration that may be in a file or in a message; returns false if the next tokens are not one.
     fn declaration(&mut self, scope: Scope) -> Result<bool, SchemaError> {
-        // Since edition 2024, whether other files may name it.
+        // Visibility, since edition 2024.
         let is_marked = self.is_at_word("export") || self.is_at_word("local");
         if is_marked && matches!(self.second(), Token::Word("message" | "enum")) {
             self.advance()?;
@@ -114,7 +113,7 @@ impl<'t> Parser<'t> {
             Token::Word("extend") => {
                 self.advance()?;
                 self.full_name("the extended message's name")?;
-                // What is declared in it is of use to nobody, except for a group's message, whose name may be taken.
+                // No reader needs its fields, but a group in it declares a message.
                 self.extension(scope)?;
             }
             Token::Word("option") => {
@@ -144,7 +143,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Adds a message whose name is next.
+    /// Reads a message from its name on.
     fn message(&mut self, scope: Scope) -> Result<(), SchemaError> {
         let at = self.at;
         let name = self.word("the message's name")?.to_owned();
@@ -152,10 +151,10 @@ impl<'t> Parser<'t> {
         self.body(self.file.messages.len() - 1, scope)
     }
 
-    /// Reads what is in the braces of the message with this number.
+    /// Reads the body of the message with this number.
     fn body(&mut self, message: usize, scope: Scope) -> Result<(), SchemaError> {
         if scope.depth == NESTED_MAX {
-            return Err(self.error(format!("more than {NESTED_MAX} messages are declared in each other")));
+            return Err(self.error(format!("messages are nested more than {NESTED_MAX} deep")));
         }
         self.expect('{')?;
         let inner = Scope { message: Some(message), depth: scope.depth + 1 };
@@ -244,7 +243,7 @@ impl<'t> Parser<'t> {
         self.integer("the field's number")
     }
 
-    /// Reads a field's options in brackets, if it has any.
+    /// Reads the options of a field, if there are any.
     fn settings(&mut self, field: &mut Field) -> Result<(), SchemaError> {
         if !self.passes('[')? {
             return Ok(());
@@ -256,7 +255,7 @@ impl<'t> Parser<'t> {
                 ("default", _) => field.default = Some(setting.value),
                 ("json_name", Literal::Text(text)) => {
                     let name = String::from_utf8(text.clone());
-                    field.json_name = Some(name.map_err(|_| self.file.error(at, "this text is not UTF-8"))?);
+                    field.json_name = Some(name.map_err(|_| self.file.error(at, "this string is not UTF-8"))?);
                 }
                 _ => apply(&setting, &mut field.features),
             }
@@ -267,7 +266,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Reads a map and adds the message of its entries.
+    /// Reads a map, and adds the message of its entries.
     fn map(&mut self, scope: Scope) -> Result<Field, SchemaError> {
         let from = self.at;
         self.advance()?;
@@ -306,7 +305,7 @@ impl<'t> Parser<'t> {
         Ok(field)
     }
 
-    /// Reads a group and adds its message.
+    /// Reads a group, and adds its message.
     fn group(&mut self, scope: Scope, label: Label, oneof: Option<usize>) -> Result<Field, SchemaError> {
         self.advance()?;
         let at = self.at;
@@ -346,7 +345,10 @@ impl<'t> Parser<'t> {
                     let at = self.at;
                     let number = self.integer("the value's number")?;
                     let number = i32::try_from(number);
-                    values.push((symbol.to_owned(), number.map_err(|_| self.file.error(at, "more than 32 bits"))?));
+                    values.push((
+                        symbol.to_owned(),
+                        number.map_err(|_| self.file.error(at, "a number of more than 32 bits"))?,
+                    ));
                     self.skip_statement()?;
                 }
                 _ => return self.expected("a value of the enum"),
@@ -357,7 +359,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Takes what an option says of features.
+/// Applies an option that sets features.
 fn apply(setting: &Setting, features: &mut Features) {
     match (&setting.value, setting.name.strip_prefix("features")) {
         (Literal::Word(value), Some(name)) => features.set(name.strip_prefix('.').unwrap_or_default(), value),

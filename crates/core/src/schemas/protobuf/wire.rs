@@ -1,57 +1,57 @@
-//! Protobuf's wire format: keys of fields, and how far their values reach.
+//! Protobuf's wire format: the keys of fields, and the extent of their values.
 //!
-//! Nothing is allocated, and nothing is read behind the end. Lengths are compared with what is left, so none can lie.
+//! Nothing is allocated, and nothing is read beyond the end: each length is compared with the bytes that are left.
 
 use crate::schemas::varint::{self, NoVarint};
 
-/// The value is an integer of one to ten bytes.
+/// An integer of one to ten bytes.
 pub const VARINT: u8 = 0;
-/// The value has eight bytes.
+/// Eight bytes.
 pub const FIXED64: u8 = 1;
-/// The value begins with its length.
+/// A length, and as many bytes.
 pub const LENGTH: u8 = 2;
-/// The value ends with the key of its end.
+/// Fields up to the key that ends the group.
 pub const GROUP: u8 = 3;
 const GROUP_END: u8 = 4;
-/// The value has four bytes.
+/// Four bytes.
 pub const FIXED32: u8 = 5;
 
-/// Bytes that are not in the wire format.
+/// Why bytes are not in the wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// The byte at which it was noticed.
+    /// The offset at which the error was noticed.
     pub at: usize,
     /// What is wrong.
     pub what: &'static str,
 }
 
-/// A place in a message.
+/// A position in a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'b> {
-    /// Up to the end of the message, and no further.
+    /// The record up to the end of the message.
     bytes: &'b [u8],
     at: usize,
 }
 
 impl<'b> Cursor<'b> {
-    /// At byte `from` of a message that ends where the bytes end.
+    /// A cursor at offset `from`, in a message that ends where the bytes end.
     pub fn new(bytes: &'b [u8], from: usize) -> Self {
         Self { bytes, at: from }
     }
 
-    /// Where it is.
+    /// The current offset.
     #[inline]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Whether nothing is left.
+    /// Whether the message ends here.
     #[inline]
     pub fn is_at_end(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
-    /// The next integer.
+    /// Reads an integer.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, Malformed> {
         match self.bytes.get(self.at) {
@@ -74,7 +74,7 @@ impl<'b> Cursor<'b> {
         }
     }
 
-    /// The next field's number and wire type.
+    /// Reads a field's number and wire type.
     #[inline]
     pub fn key(&mut self) -> Result<(u32, u8), Malformed> {
         let at = self.at;
@@ -82,13 +82,13 @@ impl<'b> Cursor<'b> {
         let wire = (key & 7) as u8; // Three bits.
         match u32::try_from(key >> 3) {
             Ok(number @ 1..=NUMBER_MAX) if wire <= FIXED32 => Ok((number, wire)),
-            Ok(1..=NUMBER_MAX) => Err(Malformed { at, what: "a wire type that does not exist" }),
-            _ => Err(Malformed { at, what: "a field's number that cannot be" }),
+            Ok(1..=NUMBER_MAX) => Err(Malformed { at, what: "an unknown wire type" }),
+            _ => Err(Malformed { at, what: "a field number out of range" }),
         }
     }
 
-    /// Passes the value of the field whose key was read: where it begins and ends, without a length before it or an end
-    /// after it. At most `depth` groups are in each other.
+    /// Skips the value of the field whose key was read; returns where it begins and ends, without its length or the key
+    /// that ends it. Groups may be nested `depth` deep.
     #[inline]
     pub fn value(&mut self, number: u32, wire: u8, depth: usize) -> Result<(usize, usize), Malformed> {
         let from = self.at;
@@ -105,12 +105,12 @@ impl<'b> Cursor<'b> {
             }
             GROUP => return Ok((from, self.group(number, depth)?)),
             FIXED32 => self.pass(4)?,
-            _ => return Err(self.malformed("the end of a group that did not begin")),
+            _ => return Err(self.malformed("the end of a group that was not begun")),
         }
         Ok((from, self.at))
     }
 
-    /// Passes a group with its end; returns where the end begins. Recurses as deep as `depth` says.
+    /// Skips a group; returns where the key that ends it begins. Recurses `depth` deep.
     fn group(&mut self, number: u32, depth: usize) -> Result<usize, Malformed> {
         let Some(depth) = depth.checked_sub(1) else { return Err(self.malformed("nested too deep")) };
         loop {
@@ -133,7 +133,7 @@ impl<'b> Cursor<'b> {
                 self.at += length;
                 Ok(())
             }
-            _ => Err(self.malformed("a value that is longer than what is left")),
+            _ => Err(self.malformed("a value that is longer than the rest of the message")),
         }
     }
 
@@ -147,7 +147,7 @@ pub const NUMBER_MAX: u32 = (1 << 29) - 1;
 
 #[cfg(test)]
 mod tests {
-    //! Goal: each value is passed as a whole, and bytes that end early or lie are refused where they do.
+    //! Goal: values are skipped as a whole; bytes that end early, or whose lengths are wrong, are refused.
 
     use super::*;
 
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_passed_as_a_whole() {
+    fn values_are_skipped_as_a_whole() {
         for (bytes, expected) in [
             (&[0x08, 0x01][..], (1, 2)),
             (&[0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], (1, 11)),
@@ -176,16 +176,16 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_where_it_is() {
+    fn invalid_bytes_are_refused_where_they_are() {
         let huge = [0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 0];
         for (bytes, at, what) in [
-            (&[0x00][..], 0, "a field's number that cannot be"),
-            (&[0x80, 0x80, 0x80, 0x80, 0x10, 0], 0, "a field's number that cannot be"),
-            (&[0x0e, 0], 0, "a wire type that does not exist"),
-            (&[0x0c], 1, "the end of a group that did not begin"),
+            (&[0x00][..], 0, "a field number out of range"),
+            (&[0x80, 0x80, 0x80, 0x80, 0x10, 0], 0, "a field number out of range"),
+            (&[0x0e, 0], 0, "an unknown wire type"),
+            (&[0x0c], 1, "the end of a group that was not begun"),
             (&[0x0b, 0x14], 1, "the end of another group"),
             (&[0x0b, 0x0b, 0x0b, 0x0b, 0x0c, 0x0c, 0x0c, 0x0c], 4, "nested too deep"),
-            (&huge, 11, "a value that is longer than what is left"),
+            (&huge, 11, "a value that is longer than the rest of the message"),
             (&[0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02], 1, "an integer of more than 64 bits"),
             (
                 &[0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],

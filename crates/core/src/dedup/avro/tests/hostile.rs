@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Records of which each holds the next one in both of its fields; the last one is `last`. All are defined in one text,
-/// nested no deeper than it.
+/// Records of which each contains the next one in both of its fields; the last one contains `last`. Their definitions
+/// stand side by side.
 fn laughs(levels: usize, last: &str) -> String {
     let level = |i: usize| {
         let inner = if i + 1 == levels { last.to_owned() } else { format!("\"L{}\"", i + 1) };
@@ -45,7 +45,7 @@ fn deep_chains_of_types_are_parsed_and_compiled() {
     for paths in [&[deep.clone()][..], &[vec![]], &[deep, vec![]]] {
         let mut reader = Reader::of(&parsed, paths, usize::MAX);
         assert_eq!(reader.read(&[0; 10_000]).unwrap().len(), paths.len());
-        // Never so deep that a stack would overflow.
+        // The limit keeps the recursion within the stack.
         let error = reader.read(&[2; 10_000]).unwrap_err();
         assert_eq!(error.what, "nested too deep");
     }
@@ -67,7 +67,7 @@ fn names_and_aliases_take_no_more_than_the_text() {
     assert_eq!(error.what, "a name, with its namespace, has more than 1024 bytes");
     let aliases: Vec<_> = (0..20_000).map(|i| format!("\"a{i}\"")).collect();
     let text = format!(r#"{{"type":"record","name":"R","aliases":[{}],"fields":[]}}"#, aliases.join(","));
-    assert_eq!(Schema::parse(&text, &[]).unwrap_err().what, "its types have more than 10000 aliases");
+    assert_eq!(Schema::parse(&text, &[]).unwrap_err().what, "the types have more than 10000 aliases");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn records_are_read_to_a_depth() {
 }
 
 #[test]
-fn records_that_hold_themselves_without_end_are_refused() {
+fn records_that_contain_themselves_without_end_are_refused() {
     let text = record(r#"{"name":"b","type":{"type":"record","name":"B","fields":[{"name":"r","type":"R"}]}}"#);
     for path in ["", "b", "b.r.b", "no"] {
         assert_eq!(read(&text, &[], &[path]).unwrap_err().what, "nested too deep", "{path}");
@@ -115,7 +115,7 @@ fn items_that_take_no_bytes_are_not_counted_through() {
         let mut reader = Reader::new(&text, &["end", "a.3", "a.4611686018427387905"]);
         let found = reader.read(&huge).unwrap();
         assert_eq!(found[0].as_deref(), Some("7"));
-        assert!(found[1].is_some() && found[2] == found[1], "those that are wanted are there");
+        assert!(found[1].is_some() && found[2] == found[1], "wanted items are found");
         for path in ["a", ""] {
             let error = read(&text, &huge, &[path]).unwrap_err();
             assert_eq!((error.what, error.at), ("as JSON, the record would be many times as large", 10));
@@ -124,7 +124,7 @@ fn items_that_take_no_bytes_are_not_counted_through() {
 }
 
 #[test]
-fn records_that_hold_each_other_twice_do_not_multiply() {
+fn records_that_contain_each_other_twice_do_not_multiply() {
     let empty = r#"{"type":"record","name":"E","fields":[]}"#;
     let schema = Schema::parse(&laughs(60, "\"E\""), &[empty]).unwrap();
     let bytes = vec![2; 60];
@@ -147,7 +147,7 @@ fn long_symbols_of_many_fields_are_not_written_without_end() {
 }
 
 #[test]
-fn lengths_and_counts_that_lie_are_refused() {
+fn wrong_lengths_and_counts_are_refused() {
     let text = record(
         r#"{"name":"s","type":"string"},{"name":"a","type":{"type":"array","items":"int"}},
            {"name":"m","type":{"type":"map","values":"int"}}"#,
@@ -170,7 +170,7 @@ fn lengths_and_counts_that_lie_are_refused() {
 }
 
 #[test]
-fn schemas_of_fixed_types_that_no_record_has_room_for_are_harmless() {
+fn huge_fixed_types_and_empty_unions_are_harmless() {
     let text = record(r#"{"name":"f","type":{"type":"fixed","name":"F","size":2147483647}}"#);
     for path in ["", "f", "no"] {
         assert_eq!(read(&text, &[0; 100], &[path]).unwrap_err().what, "the record ends too early");

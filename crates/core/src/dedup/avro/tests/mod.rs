@@ -1,5 +1,4 @@
-//! Goal: what is wanted of an Avro record is found, as the JSON that it would be, and nothing else is touched; no
-//! schema and no bytes do harm.
+//! Goal: the wanted places of Avro records are found and written as JSON; no schema and no bytes do harm.
 
 use super::*;
 use crate::dedup::path::Path;
@@ -21,7 +20,7 @@ fn steps(path: &str) -> Vec<String> {
     if path.is_empty() { Vec::new() } else { Path::parse(&format!("value.{path}")).unwrap().steps }
 }
 
-/// A plan, and what it reads.
+/// A plan with its buffers.
 struct Reader {
     plan: Plan,
     places: Vec<usize>,
@@ -66,7 +65,7 @@ impl Reader {
     }
 }
 
-/// What is at these paths in a record.
+/// The JSON at these paths of a record.
 fn read(text: &str, bytes: &[u8], paths: &[&str]) -> Result<Vec<Option<String>>, Undecodable> {
     Reader::new(text, paths).read(bytes)
 }
@@ -88,7 +87,7 @@ fn long(value: i64) -> Vec<u8> {
     out
 }
 
-/// Bytes, or a text, behind their length.
+/// Bytes, or a string, after their length.
 fn prefixed(bytes: impl AsRef<[u8]>) -> Vec<u8> {
     [long(bytes.as_ref().len() as i64).as_slice(), bytes.as_ref()].concat()
 }

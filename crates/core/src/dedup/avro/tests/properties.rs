@@ -1,5 +1,5 @@
-//! Goal: of random records of random schemas that apache-avro writes, the plan finds at random paths what was written
-//! there, however the blocks of arrays and maps are divided; and it comes to no harm on bytes that are none.
+//! Goal: in random records that apache-avro writes by random schemas, a plan finds the values at random paths, however
+//! arrays and maps are divided into blocks. Broken records do no harm.
 
 use apache_avro::types::Value as Avro;
 use apache_avro::writer::datum::GenericDatumWriter;
@@ -81,7 +81,7 @@ fn union(null_first: bool, branches: Vec<Ty>) -> Ty {
             Ty::Double => 7,
             Ty::Array(_) => 8,
             Ty::Map(_) => 9,
-            // These have names, but the crate has only one branch of each logical type.
+            // Named types, but the crate allows one branch of each logical type.
             Ty::FixedUuid => 10,
             Ty::Duration => 11,
             Ty::FixedDecimal => 12,
@@ -171,7 +171,7 @@ fn text(of: &Ty, names: &mut usize) -> Value {
     }
 }
 
-/// A value as the crate has it, as JSON, and as bytes whose blocks are divided at random.
+/// A value of the crate, its JSON, and its bytes with random blocks.
 struct Sample {
     avro: Avro,
     json: Value,
@@ -289,7 +289,7 @@ fn sample_composite(of: &Ty, dice: &mut Dice) -> Sample {
     }
 }
 
-/// Items in blocks, some of which say how many bytes they have.
+/// Items in random blocks, some with their sizes.
 fn blocks(mut items: Vec<Vec<u8>>, dice: &mut Dice) -> Vec<u8> {
     let mut out = Vec::new();
     while !items.is_empty() {
@@ -312,7 +312,7 @@ fn base64(bytes: &[u8]) -> String {
     base64::prelude::BASE64_STANDARD.encode(bytes)
 }
 
-/// An integer in as few bytes as it needs.
+/// An integer in as few bytes as possible.
 fn minimal(value: i64) -> Vec<u8> {
     let mut bytes = value.to_be_bytes().to_vec();
     while bytes.len() > 1 && (bytes[0] == 0 && bytes[1] < 0x80 || bytes[0] == 0xff && bytes[1] >= 0x80) {
@@ -325,14 +325,14 @@ fn decimal(value: i64, scale: u32) -> Value {
     json!(value as f64 / 10_f64.powi(scale as i32))
 }
 
-/// The steps to somewhere in a value, or past it; fields by their aliases, sometimes.
+/// Random steps into a value or beyond it; sometimes by aliases of fields.
 fn random_path(json: &Value, of: &Ty, dice: &mut Dice, steps: &mut Vec<String>) {
     if dice.below(4) == 0 {
         return;
     }
     match (of, json) {
         (Ty::Union(_, others), _) => {
-            // Which branch it is does not matter, but for aliases.
+            // The branch matters only for aliases.
             let length = json.as_object().map_or(0, serde_json::Map::len);
             let fits = others.iter().find(|of| matches!(of, Ty::Record(fields) if fields.len() == length));
             let any = others.first().unwrap_or(&Ty::Null);
@@ -361,7 +361,7 @@ fn random_path(json: &Value, of: &Ty, dice: &mut Dice, steps: &mut Vec<String>) 
     }
 }
 
-/// What is at these steps. Fields that are called by an alias have the same number.
+/// The value at these steps. A field and its alias have the same number.
 fn at<'v>(json: &'v Value, steps: &[String]) -> Option<&'v Value> {
     let Some((first, rest)) = steps.split_first() else { return Some(json) };
     let inner = match json {
@@ -452,7 +452,7 @@ proptest! {
             let mut bytes = sample.bytes.clone();
             bytes[at] ^= 1 << dice.below(8);
             let found = some.read(&bytes);
-            // What is read as a whole can be read in part.
+            // If the whole record can be read, so can each part of it.
             if let Ok(whole) = all.read(&bytes) {
                 let whole: Value = serde_json::from_str(&whole[0].clone().unwrap()).unwrap();
                 let found = found.unwrap();

@@ -1,4 +1,4 @@
-//! Goal: the shape says of each wanted place what it would say if the record were JSON with a Connect schema.
+//! Goal: the shape of each wanted place is that of the same record in JSON with a Connect schema.
 
 use super::*;
 use crate::dedup::logical::{Logical, Unit, row};
@@ -104,7 +104,7 @@ fn names_of_connect_do_not_count_where_their_type_is_another() {
 }
 
 #[test]
-fn shapes_are_found_by_aliases_and_follow_types_that_hold_themselves_once() {
+fn shapes_are_found_by_aliases_and_follow_recursive_types_once() {
     let text = record(
         r#"{"name":"at","aliases":["was"],"type":{"type":"int","logicalType":"date"}},
            {"name":"next","type":["null","R"]}"#,

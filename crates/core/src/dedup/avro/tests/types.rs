@@ -1,9 +1,9 @@
-//! Goal: every type, and every logical type, is written as the module says, and found through every other type.
+//! Goal: every type and logical type is written as the module says, and found inside every other type.
 
 use super::*;
 
 #[test]
-fn scalars_are_the_json_that_they_would_be() {
+fn scalars_are_written_as_json() {
     for (text, bytes, expected) in [
         (r#""null""#, vec![], "null"),
         (r#""boolean""#, vec![1], "true"),
@@ -87,7 +87,7 @@ fn decimals_are_exact_with_all_digits_of_their_scale() {
     assert_eq!(whole(big, &inner(&[0x04, 0xd2], 3)).as_deref(), Ok("1.234"));
     assert_eq!(whole(big, &inner(&[0x04, 0xd2], -1)).as_deref(), Ok("12340"));
     assert!(whole(big, &prefixed([2, 1])).is_err(), "no scale");
-    assert!(whole(big, &prefixed([2, 1, 0, 0])).is_err(), "something behind the scale");
+    assert!(whole(big, &prefixed([2, 1, 0, 0])).is_err(), "bytes after the scale");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn fields_are_found_by_name_and_alias_at_once_however_deep() {
 }
 
 #[test]
-fn records_may_hold_themselves() {
+fn records_may_contain_themselves() {
     let text = record(
         r#"{"name":"id","type":"int"},{"name":"next","type":["null","R"]},
            {"name":"all","type":{"type":"array","items":"R"}}"#,
@@ -263,20 +263,20 @@ fn blocks_with_sizes_are_read_and_skipped() {
         assert_eq!(read(&text, &bytes, &[path, "end"]).unwrap()[0].as_deref(), expected, "{path}");
         assert_eq!(read(&text, &bytes, &[path, "end"]).unwrap()[1].as_deref(), Some("7"));
     }
-    // A block that is jumped over may hold anything.
+    // A skipped block may contain anything.
     let odd = [long(-1), long(2), vec![0xff, 0xff], long(0), long(0), long(7)].concat();
     assert_eq!(read(&text, &odd, &["end"]).unwrap()[0].as_deref(), Some("7"));
     for path in ["a", "a.0"] {
         assert!(read(&text, &odd, &[path]).is_err());
         for size in [1, 3] {
             let lies = [long(-2), long(size), long(1), long(2), long(0), long(0), long(7)].concat();
-            assert!(read(&text, &lies, &["a"]).is_err(), "it is not as long as it says");
+            assert!(read(&text, &lies, &["a"]).is_err(), "its size is wrong");
         }
     }
 }
 
 #[test]
-fn of_a_key_that_a_map_has_twice_the_last_one_counts() {
+fn last_entry_of_a_repeated_key_counts() {
     let text = r#"{"type":"map","values":["int",{"type":"map","values":"int"}]}"#;
     let inner = [long(1), long(1), prefixed("x"), long(1), long(0)].concat();
     let bytes = [long(2), prefixed("k"), inner, prefixed("k"), long(0), long(5), long(0)].concat();
@@ -296,7 +296,7 @@ fn plans_are_shared_between_threads() {
 }
 
 #[test]
-fn nothing_is_left_of_the_record_before() {
+fn nothing_is_left_of_the_previous_record() {
     let text = r#"["null","int"]"#;
     let mut reader = Reader::new(text, &["", "x"]);
     assert_eq!(reader.read(&[2, 8]).unwrap(), [Some("4".to_owned()), None]);
@@ -305,7 +305,7 @@ fn nothing_is_left_of_the_record_before() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_field_and_byte() {
+fn errors_name_the_field_and_the_byte() {
     let (text, bytes) = order();
     let error = |bytes: &[u8], path: &str| read(&text, bytes, &[path]).unwrap_err().to_string();
     for path in ["id", "end", ""] {

@@ -1,4 +1,4 @@
-//! Goal: no bytes cause a panic, or more work than they are worth.
+//! Goal: no bytes cause a panic or unbounded work.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use super::*;
 
 /// Much longer than any record takes, even on a machine that is busy.
 const SOON: Duration = Duration::from_secs(60);
-/// An eighth of it without optimizations: work that were quadratic would still take longer than that.
+/// An eighth of a megabyte without optimizations: quadratic work would still take longer than [`SOON`].
 const MEGABYTE: usize = if cfg!(debug_assertions) { 1 << 17 } else { 1 << 20 };
 
 const SCHEMA: &str = r#"
@@ -21,7 +21,7 @@ const SCHEMA: &str = r#"
 const PATHS: [&str; 12] =
     ["", "a", "list", "list.1.a", "map.k.list.0", "one.one.s", "s", "packed.2", "free.a.0", "any.value", "at", "y.x"];
 
-/// A record with something of everything.
+/// A record with a value of each kind.
 fn record() -> Vec<u8> {
     values::record(
         "08 07 12 04 08 01 12 00 12 00 1a 09 0a 01 6b 12 04 12 02 08 02 22 07 22 05 2a 03 61 62 63 2a 02 c3 a9 \
@@ -44,7 +44,7 @@ fn plans(depth_max: usize) -> Vec<Plan> {
     plans
 }
 
-/// Whether each plan can read it, and the bytes that were written for the one that writes all.
+/// Whether each plan can read a record, and the number of bytes that the last plan writes.
 fn read(plans: &[Plan], record: &[u8]) -> (Vec<bool>, usize) {
     let mut to = Extracted::default();
     let mut are_ok = Vec::new();
@@ -62,7 +62,7 @@ fn records_that_end_early_are_errors_or_shorter_ones() {
     let (plans, record) = (plans(100), record());
     assert!(read(&plans, &record).0.iter().all(|is_ok| *is_ok));
     let whole = (0..record.len()).filter(|end| read(&plans, &record[..*end]).0[0]).count();
-    // As many as there are fields before which it may end.
+    // The record may end before each of its fields, and after the last one.
     assert_eq!(whole, 16);
 }
 
@@ -127,13 +127,13 @@ fn messages_in_each_other_are_read_as_deep_as_the_limit() {
     for (begin, keys) in CYCLES {
         assert!(!read(&plans, &cycle(begin, keys, 50_000)).0[0], "{begin:x?} {keys:x?}");
     }
-    // Groups that nobody knows, closed and not.
+    // Unknown groups, closed and not.
     let groups = [[0x83, 0x07].repeat(500_000), [0x84, 0x07].repeat(500_000)].concat();
     assert!(!read(&plans, &groups).0[1] && !read(&plans, &groups[..500_000]).0[1]);
 }
 
-/// The limit bounds the stack: a test's own has 2 MB, and without optimizations a level takes several times as much of it
-/// as with them.
+/// The limit bounds the stack: a test's own has 2 MB, and without optimizations a level takes several times as much of
+/// it as with them.
 #[test]
 fn the_deepest_record_fits_a_small_stack() {
     let plans = plans(usize::MAX);
@@ -159,7 +159,7 @@ fn is_too_deep(error: &Undecodable) -> bool {
 }
 
 #[test]
-fn lengths_that_lie_are_noticed() {
+fn wrong_lengths_are_noticed() {
     let plans = plans(100);
     for hex in [
         "0a ff ff ff ff ff ff ff ff ff 01",
@@ -211,7 +211,7 @@ fn a_megabyte_of_anything_is_read_in_time() {
     }
 }
 
-/// Two bytes in the record may be all the defaults of a message: those of many are not written without end.
+/// Two bytes of a record may stand for all the defaults of a message.
 #[test]
 fn defaults_are_not_written_without_end() {
     let fields: String = (1..20_000).map(|number| format!("int32 field_{number} = {number};")).collect();
@@ -221,7 +221,7 @@ fn defaults_are_not_written_without_end() {
     let mut to = Extracted::default();
     let empty = [0x82, 0xe2, 0x09, 0x00];
     let error = plan.read(&empty.repeat(100_000), &mut to).unwrap_err();
-    assert_eq!(error.what, "written out, it is too long for its bytes");
+    assert_eq!(error.what, "as JSON, the record would be many times as large");
     assert!(to.end() < 2 * WRITTEN_MAX, "{}", to.end());
     plan.read(&empty.repeat(30), &mut to).unwrap();
 }

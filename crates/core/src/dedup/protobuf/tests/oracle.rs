@@ -1,4 +1,4 @@
-//! What a record means by prost-reflect, as the JSON that it is to be.
+//! The JSON that a record has by prost-reflect.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescri
 
 use crate::schemas::protobuf::wire::{self, Cursor};
 
-/// JSON whose floats are what they are.
+/// JSON with exact floats.
 #[derive(Clone, Debug)]
 pub(super) enum Json {
     Null,
@@ -22,7 +22,7 @@ pub(super) enum Json {
 }
 
 impl Json {
-    /// The JSON of a message; `None` if it holds something that has none.
+    /// The JSON of a message; `None` if a value in it has none.
     pub fn of(message: &DynamicMessage) -> Option<Self> {
         let descriptor = message.descriptor();
         let value = |name: &str| message.get_field_by_name(name).map(|value| value.into_owned());
@@ -107,7 +107,7 @@ impl Json {
         })
     }
 
-    /// What a path leads to.
+    /// The value at a path.
     pub fn at(&self, steps: &[String]) -> Option<&Self> {
         let Some((step, rest)) = steps.split_first() else { return Some(self) };
         match self {
@@ -117,7 +117,7 @@ impl Json {
         }
     }
 
-    /// Whether this JSON says the same.
+    /// Whether this JSON is the same.
     pub fn is(&self, other: &serde_json::Value) -> bool {
         use serde_json::Value as Other;
         let float = |number: f64, other: &Other| match other {
@@ -134,7 +134,7 @@ impl Json {
             (Self::Null, Other::Null) => true,
             (Self::Bool(a), Other::Bool(b)) => a == b,
             (Self::Integer(a), Other::Number(b)) => b.to_string() == a.to_string(),
-            // What is written is the shortest decimal of a float: the nearest double is another.
+            // Floats are written in their shortest form, whose nearest double is another.
             (Self::Float(a), Other::Number(b)) => b.as_f64().map(|b| b as f32) == Some(*a),
             (Self::Float(a), other) => float((*a).into(), other),
             (Self::Double(a), other) => float(*a, other),
@@ -148,8 +148,8 @@ impl Json {
     }
 }
 
-/// Whether prost-reflect takes something for the entry of a map that has another wire type than one: it does not look
-/// at it, and reads a length where none is. By Protobuf it is an unknown field.
+/// Whether prost-reflect misreads a record: it takes a field for a map's entry whatever its wire type is, and reads a
+/// length where there is none. By Protobuf's rules such a field is unknown.
 pub(super) fn is_misread(of: &MessageDescriptor, record: &[u8]) -> bool {
     let mut cursor = Cursor::new(record, 0);
     while !cursor.is_at_end() {
@@ -160,7 +160,7 @@ pub(super) fn is_misread(of: &MessageDescriptor, record: &[u8]) -> bool {
         }
         let at = cursor.at();
         let value = cursor.value(number, wire, 100);
-        // What is before the end of one that is cut off is read before that is noticed.
+        // prost-reflect reads the beginning of a truncated value before it notices.
         let inner = value.map_or(&record[at..], |(from, to)| &record[from..to]);
         let kind = field.map(|field| field.kind());
         if let Some(Kind::Message(of)) = kind
@@ -176,7 +176,7 @@ pub(super) fn is_misread(of: &MessageDescriptor, record: &[u8]) -> bool {
     false
 }
 
-/// Whether these are the same double, or neighbours: serde_json does not find the nearest.
+/// Whether these doubles are the same or neighbours: serde_json does not round to the nearest.
 fn is_near(a: f64, b: f64) -> bool {
     a == b || a.to_bits().abs_diff(b.to_bits()) <= 2
 }

@@ -1,4 +1,4 @@
-//! Random schemas, as descriptors and as texts, and random records of them, as odd as a producer may write them.
+//! Random schemas, as descriptors and as texts, and random records by them, also in forms that producers rarely write.
 
 use prost_reflect::prost_types::field_descriptor_proto::{Label, Type};
 use prost_reflect::prost_types::{
@@ -19,7 +19,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// One of as many numbers, from 0.
+    /// A number below `count`.
     pub fn below(&mut self, count: usize) -> usize {
         (self.next() % count as u64) as usize
     }
@@ -291,7 +291,7 @@ fn random_of(number: u64, fields: &[FieldDescriptor]) -> &FieldDescriptor {
     &fields[((number >> 7) % fields.len() as u64) as usize]
 }
 
-/// A number that no schema here has.
+/// A field with a number that no schema here has.
 fn unknown(random: &mut Random, out: &mut Vec<u8>, depth: usize) {
     const NUMBER: u64 = 77;
     match random.below(if depth < 3 { 5 } else { 4 }) {
@@ -360,7 +360,7 @@ fn occurrence(random: &mut Random, field: &FieldDescriptor, out: &mut Vec<u8>, d
     }
 }
 
-/// A message; times that are some, mostly.
+/// A message; times are mostly valid.
 fn inner(random: &mut Random, of: &MessageDescriptor, depth: usize) -> Vec<u8> {
     let mut out = Vec::new();
     if matches!(of.full_name(), "google.protobuf.Timestamp" | "google.protobuf.Duration") && !random.one_in(8) {
@@ -394,7 +394,7 @@ fn value(random: &mut Random, wire: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Paths into records of this message: some lead to nothing, and some into each other.
+/// Paths into records of this message. Some lead nowhere, and some lead into each other.
 pub(super) fn paths(random: &mut Random, of: &MessageDescriptor) -> Vec<Vec<String>> {
     let mut paths: Vec<_> = (0..random.below(5) + 1).map(|_| path(random, of)).collect();
     if random.one_in(6) {
@@ -417,7 +417,7 @@ fn path(random: &mut Random, of: &MessageDescriptor) -> Vec<String> {
             continue;
         }
         let field = &fields[random.below(fields.len())];
-        // Those of well-known types are not there in JSON.
+        // The fields of well-known types are not in their JSON.
         steps.push(field.name().to_owned());
         let mut kind = field.kind();
         if field.is_list() && !random.one_in(4) {

@@ -1,5 +1,4 @@
-//! Goal: each type is the JSON that it is to be, and what is absent, repeated, merged or in a oneof counts as Protobuf
-//! says.
+//! Goal: each type has the right JSON, and absent, repeated, merged and oneof fields are read by Protobuf's rules.
 
 use super::*;
 
@@ -8,13 +7,13 @@ fn steps(paths: &[&str]) -> Vec<Vec<String>> {
     paths.iter().map(split).collect()
 }
 
-/// The record of these hexadecimal digits, blanks between them.
+/// The record with these hexadecimal digits.
 pub(super) fn record(hex: &str) -> Vec<u8> {
     let digits: Vec<_> = hex.chars().filter_map(|c| c.to_digit(16)).collect();
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }
 
-/// The JSON at each path, byte for byte; `-` for nothing.
+/// The JSON at each path; `-` if nothing is there.
 fn texts(schema: &str, paths: &[&str], hex: &str) -> Vec<String> {
     let schema = Schema::parse(schema, &[]).unwrap();
     let (steps, places) = Steps::new(&steps(paths));
@@ -135,7 +134,7 @@ fn absent_fields_are_their_defaults_or_missing() {
     );
     assert_eq!(texts(&proto3, &paths, ""), ["0", "-", "\"\"", "\"ZERO\"", "\"\"", "[]", "-", "{}", "-", "-"]);
     assert_eq!(text(&proto3, "", ""), r#"{"a":0,"c":"","d":"ZERO","e":"","f":[],"h":{}}"#);
-    // A message that is there has its own.
+    // A present message has defaults of its own.
     assert_eq!(texts(&proto3, &paths, "3a 00")[6..9], [r#"{"a":0,"c":"","d":"ZERO","e":"","f":[],"h":{}}"#, "{}", "0"]);
     let proto2 = format!(
         "message M {{ optional int32 a = 1 [default = -7]; optional int32 b = 2; \
@@ -146,13 +145,13 @@ fn absent_fields_are_their_defaults_or_missing() {
     );
     assert_eq!(texts(&proto2, &paths, ""), ["-7", "-", r#""x\n""#, "\"ONE\"", "\"/w==\"", "[]", "-", "{}", "-", "-"]);
     assert_eq!(texts(&proto2, &["i", "j", "k", "l"], ""), ["-", "\"-Infinity\"", "1000", "true"]);
-    // One that is there counts, whatever it is.
+    // A present field counts, whatever its value is.
     assert_eq!(texts(&proto2, &paths, "08 00 1a 00 20 00 2a 00")[..5], ["0", "-", "\"\"", "\"ZERO\"", "\"\""]);
     let edition = "edition = \"2023\"; message M { int32 a = 1; int32 b = 2 [features.field_presence = IMPLICIT]; }";
     assert_eq!(texts(edition, &["a", "b"], ""), ["-", "0"]);
 }
 
-/// The record is the Protobuf library's for Python.
+/// The record was written by the Protobuf library for Python.
 #[test]
 fn editions_are_read_as_their_features_say() {
     let schema = include_str!("../../../schemas/protobuf/tests/edition.proto");
@@ -167,7 +166,7 @@ fn editions_are_read_as_their_features_say() {
 }
 
 #[test]
-fn of_a_oneof_the_member_that_occurs_last_counts() {
+fn last_field_of_a_oneof_counts() {
     let schema =
         "message M { oneof o { int32 a = 1; string b = 2 [default = \"d\"]; M c = 3; } optional int32 x = 4; }";
     for (hex, expected) in [
@@ -175,7 +174,7 @@ fn of_a_oneof_the_member_that_occurs_last_counts() {
         ("08 01", ["1", "\"d\"", "-", "-"]),
         ("08 01 12 01 62", ["-", "\"b\"", "-", "-"]),
         ("12 01 62 08 01 08 02", ["2", "\"d\"", "-", "-"]),
-        // The same message twice is merged, unless another member comes between.
+        // Two occurrences of a message are merged, unless another field of the oneof comes between.
         ("1a 02 20 01 1a 02 08 05", ["-", "\"d\"", r#"{"b":"d","a":5,"x":1}"#, "1"]),
         ("1a 02 20 01 08 01 1a 02 08 05", ["-", "\"d\"", r#"{"b":"d","a":5}"#, "-"]),
         ("1a 02 20 01 08 01", ["1", "\"d\"", "-", "-"]),
@@ -183,7 +182,7 @@ fn of_a_oneof_the_member_that_occurs_last_counts() {
         let expected = expected.map(str::to_owned);
         assert_eq!(texts(schema, &["a", "b", "c", "c.x"], hex), expected, "{hex}");
     }
-    // A member that nobody asks for excludes the others, too.
+    // A field that is not wanted excludes the others as well.
     assert_eq!(text(schema, "a", "08 01 12 01 62"), "-");
 }
 
@@ -195,7 +194,7 @@ fn the_last_occurrence_counts_and_messages_merge() {
         texts(schema, &["a", "s", "m.a", "m.r", "m.r.2", "m.s"], hex),
         ["2", "\"b\"", "5", "[1,2,3]", "3", "\"\""]
     );
-    // Fields in any order come out by number.
+    // Fields are written sorted by number.
     assert_eq!(text(schema, "", hex), r#"{"a":2,"m":{"a":5,"r":[1,2,3],"s":""},"r":[],"s":"b"}"#);
 }
 
@@ -208,22 +207,25 @@ fn elements_may_be_packed_or_not() {
     let eight = "01 00 00 00 00 00 00 00";
     assert_eq!(text(schema, "b", &format!("12 10 {eight} {eight} 11 {eight}")), "[1,1,1]");
     assert_eq!(text(schema, "c", "1a 04 00 00 80 3f 1d 00 00 00 40"), "[1,2]");
-    assert_eq!(error(schema, "b", "12 03 01 02 03"), "a value that is longer than what is left (byte 2, in `b`)");
+    assert_eq!(
+        error(schema, "b", "12 03 01 02 03"),
+        "a value that is longer than the rest of the message (byte 2, in `b`)"
+    );
     assert_eq!(error(schema, "a.0", "0a 02 01 80"), "the bytes end inside an integer (byte 4, in `a`)");
 }
 
 #[test]
-fn of_a_maps_entries_with_one_key_the_last_counts() {
+fn last_entry_of_a_repeated_key_counts() {
     let schema = "syntax = \"proto3\"; message M { map<string, int32> a = 1; map<sint32, M> b = 2; \
                   map<bool, string> c = 3; \
                   map<uint64, E> d = 4; int32 x = 5; int32 y = 6; } enum E { ZERO = 0; ONE = 1; }";
     let a = "0a 05 0a 01 6b 10 01  0a 05 0a 01 6a 10 02  0a 05 0a 01 6b 10 03";
     assert_eq!(texts(schema, &["a", "a.k", "a.j", "a.z"], a), [r#"{"j":2,"k":3}"#, "3", "2", "-"]);
-    // The value before the key, neither of them, and one of them twice.
+    // The value before the key; neither of them; both of them twice.
     assert_eq!(text(schema, "a", "0a 05 10 07 0a 01 6b"), r#"{"k":7}"#);
     assert_eq!(texts(schema, &["a", "a.k"], "0a 00 0a 03 0a 01 6b"), [r#"{"":0,"k":0}"#, "0"]);
     assert_eq!(texts(schema, &["a", "a.k"], "0a 0a 0a 01 6a 0a 01 6b 10 01 10 02"), [r#"{"k":2}"#, "2"]);
-    // Values of one entry merge, those of two do not.
+    // Occurrences of a value merge within an entry, but not across entries.
     let b = "12 08 08 01 12 04 28 01 30 02  12 0a 08 01 12 02 28 03 12 02 30 04  12 02 08 03";
     let empty = r#""a":{},"b":{},"c":{},"d":{},"x""#;
     assert_eq!(texts(schema, &["b.-1.x", "b.-1.y", "b.-2", "b.-2.x"], b)[..2], ["3", "4"]);
@@ -235,11 +237,11 @@ fn of_a_maps_entries_with_one_key_the_last_counts() {
         texts(schema, &["d.18446744073709551615", "d.0"], "22 0d 08 ff ff ff ff ff ff ff ff ff 01 10 01 22 00"),
         ["\"ONE\"", "\"ZERO\""]
     );
-    assert_eq!(error(schema, "a.k", "0a 03 0a 01 ff"), "a text that is not UTF-8 (byte 4, in `a`)");
+    assert_eq!(error(schema, "a.k", "0a 03 0a 01 ff"), "a string that is not UTF-8 (byte 4, in `a`)");
 }
 
 #[test]
-fn another_wire_type_makes_an_unknown_field() {
+fn fields_with_another_wire_type_are_unknown() {
     let schema = "message M { optional int32 a = 1; map<int32, int32> m = 2; \
                   optional group G = 3 { optional int32 x = 1; } \
                   repeated int32 r = 4; optional M n = 5; }";
@@ -252,7 +254,7 @@ fn another_wire_type_makes_an_unknown_field() {
     ] {
         assert_eq!(text(schema, path, hex), "5", "{path}");
     }
-    // Numbers that the schema does not have, of each wire type, in each other.
+    // Unknown numbers with each wire type, also nested.
     let unknown = "98 06 01 99 06 01 02 03 04 05 06 07 08 9a 06 01 00 9b 06 9b 06 08 01 9c 06 9c 06 9d 06 01 02 03 04";
     assert_eq!(text(schema, "a", &format!("{unknown} 08 05 {unknown}")), "5");
 }
@@ -325,22 +327,25 @@ fn well_known_types_are_their_json() {
 }
 
 #[test]
-fn times_outside_of_the_calendar_and_monstrous_decimals_are_errors() {
+fn times_out_of_range_and_huge_decimals_are_errors() {
     let schema = "syntax = \"proto3\"; import 'google/protobuf/timestamp.proto'; \
                   import 'google/protobuf/duration.proto'; \
                   import 'confluent/type/decimal.proto'; message M { google.protobuf.Timestamp t = 1; \
                   google.protobuf.Duration d = 2; confluent.type.Decimal n = 3; string s = 4; }";
     let late = "0a 07 08 80 83 d1 ff af 07";
-    assert_eq!(error(schema, "t", late), "a timestamp that is not in the years 1 to 9999 (byte 2, in `t`)");
+    assert_eq!(error(schema, "t", late), "a timestamp outside the years 1 to 9999 (byte 2, in `t`)");
     assert_eq!(
         error(schema, "t", "0a 06 10 80 94 eb dc 03"),
-        "a timestamp that is not in the years 1 to 9999 (byte 2, in `t`)"
+        "a timestamp outside the years 1 to 9999 (byte 2, in `t`)"
     );
     let mixed = "12 0d 08 01 10 ff ff ff ff ff ff ff ff ff 01";
     assert_eq!(error(schema, "", mixed), "an invalid duration (byte 2, in `d`)");
-    assert_eq!(error(schema, "n", "1a 07 0a 01 01 18 ff ff 03"), "a decimal that no database has (byte 2, in `n`)");
-    assert_eq!(error(schema, "s", "22 02 61 ff"), "a text that is not UTF-8 (byte 3, in `s`)");
-    // What nobody asks for may be anything.
+    assert_eq!(
+        error(schema, "n", "1a 07 0a 01 01 18 ff ff 03"),
+        "a decimal with more digits than any database has (byte 2, in `n`)"
+    );
+    assert_eq!(error(schema, "s", "22 02 61 ff"), "a string that is not UTF-8 (byte 3, in `s`)");
+    // Fields that are not wanted may contain anything.
     assert_eq!(text(schema, "s", &format!("{late} {mixed} 22 01 61")), "\"a\"");
 }
 
@@ -356,7 +361,7 @@ fn both_names_of_a_field_lead_to_it() {
 }
 
 #[test]
-fn a_place_may_be_inside_of_another() {
+fn places_may_be_inside_each_other() {
     let schema = "message M { optional int32 a = 1; repeated M m = 2; map<string, M> k = 3; }";
     let hex = "08 01 12 02 08 02 12 06 12 04 08 03 08 04 1a 07 0a 01 78 12 02 08 05";
     let paths = ["", "m", "m.1", "m.1.m.0.a", "k", "k.x", "k.x.a", "a", "m.2"];
@@ -370,7 +375,7 @@ fn a_place_may_be_inside_of_another() {
 }
 
 #[test]
-fn the_shape_names_the_texts_of_objects_that_are_wanted() {
+fn shape_names_the_strings_of_wanted_objects() {
     let schema = "syntax = \"proto3\"; import 'google/protobuf/timestamp.proto'; \
                   import 'google/protobuf/wrappers.proto'; \
                   enum E { ZERO = 0; } message M { string s = 1; bytes b = 2; int32 i = 3; E e = 4; \
