@@ -9,24 +9,24 @@ use crate::web::Answer;
 
 /// The longest schema.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
-/// The longest text of a registry that is passed on, in characters.
+/// How many characters of a text from the registry are shown at most.
 const SAID_CHARS_MAX: usize = 200;
 
 /// Why there is no schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The registry does not have it.
+    /// The registry does not have the schema.
     Absent(String),
-    /// The registry has it, and it is of no use.
+    /// The registry has the schema, but ratchet cannot use it.
     Unusable(String),
-    /// The registry does not let ratchet in.
+    /// The registry refuses ratchet's login.
     Refused(String),
-    /// There is no answer, or none of a registry.
+    /// There is no answer, or not that of a registry.
     Failed(String),
 }
 
 impl Missing {
-    /// How this is counted.
+    /// How a request that ended so is counted.
     pub fn asked(&self) -> Asked {
         match self {
             Self::Absent(_) => Asked::Absent,
@@ -35,63 +35,78 @@ impl Missing {
             Self::Failed(_) => Asked::Failed,
         }
     }
+
+    /// The same error with another text.
+    pub fn map(self, change: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Absent(why) => Self::Absent(change(why)),
+            Self::Unusable(why) => Self::Unusable(change(why)),
+            Self::Refused(why) => Self::Refused(change(why)),
+            Self::Failed(why) => Self::Failed(change(why)),
+        }
+    }
 }
 
 /// A schema as a registry gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
-    /// What it is written in.
+    /// The language of the schema.
     pub language: Language,
-    /// Its text.
+    /// The text of the schema.
     pub text: String,
-    /// What it refers to; `None` where that is another question.
+    /// The schemas that it refers to; `None` if the registry has to be asked for them separately.
     pub references: Option<Vec<Reference>>,
-    /// Its number and its version, where it was asked for by its subject.
+    /// The schema's id and its version, if it was asked for by its subject.
     pub registered: (Option<u64>, Option<u64>),
 }
 
-/// An answer with the status 200, as it is; otherwise what it means. `what` is the question, for messages.
-pub fn accepted<'a>(answer: &'a Answer, what: &str, credentials: &str) -> Result<&'a Answer, Missing> {
+/// What messages about an error's answer need.
+pub struct ErrorContext<'a> {
+    /// What to correct if the registry refuses the login.
+    pub advice: &'a str,
+    /// Removes secrets from a text of the registry.
+    pub masked: &'a dyn Fn(&str) -> String,
+}
+
+/// Checks an answer's status: an error unless it is 200 to 299. `what` is the request, for messages.
+pub fn accepted(answer: &Answer, what: &str, context: &ErrorContext<'_>) -> Result<(), Missing> {
     let status = answer.status;
-    let (code, said) = error_of(answer);
-    let said = said.map(|said| format!(" ({})", clean(&said))).unwrap_or_default();
+    let (is_absent, said) = error_of(answer);
+    let said = said.map(|said| format!(" ({})", clean(&(context.masked)(&said)))).unwrap_or_default();
     match status {
-        200..=299 => Ok(answer),
-        401 | 403 => Err(Missing::Refused(format!("it answers {status} to {what}: {credentials}"))),
-        404 if code.is_absent => Err(Missing::Absent(format!("it answers 404 to {what}{said}"))),
+        200..=299 => Ok(()),
+        401 | 403 => Err(Missing::Refused(format!("it answers {status} to {what}: {}", context.advice))),
+        404 if is_absent => Err(Missing::Absent(format!("it answers 404 to {what}{said}"))),
         404 => Err(Missing::Failed(format!(
-            "it answers 404 to {what}{said}, and not as a registry that lacks a schema: is schema_registry.url the registry's \
-             address, with its path?"
+            "it answers 404 to {what}{said}, and not as a registry that lacks a schema: is schema_registry.url the \
+             registry's address, with its path?"
         ))),
         300..=399 => Err(Missing::Failed(format!(
             "it answers {status} to {what}, and leads to {}: write that address into schema_registry.url",
-            leads_to(answer)
+            clean(&(context.masked)(&leads_to(answer)))
         ))),
         _ => Err(Missing::Failed(format!("it answers {status} to {what}{said}"))),
     }
 }
 
-/// Whether an error of a registry says that there is no such schema.
-#[derive(Default)]
-struct Code {
-    is_absent: bool,
-}
-
-/// The error in an answer: Confluent's (`error_code`, `message`) or Apicurio's (`name`, `detail`).
-fn error_of(answer: &Answer) -> (Code, Option<String>) {
-    let Ok(body) = serde_json::from_slice::<Value>(&answer.body) else { return Default::default() };
+/// Whether an error says that there is no such schema, and its message: Confluent's (`error_code`, `message`) or Apicurio's
+/// (`name`, `detail`).
+fn error_of(answer: &Answer) -> (bool, Option<String>) {
+    let Ok(body) = serde_json::from_slice::<Value>(&answer.body) else { return (false, None) };
     let text = |name: &str| body.get(name).and_then(Value::as_str);
     let code = body.get("error_code").and_then(Value::as_u64).unwrap_or(0);
     let is_absent =
         (40_400..40_500).contains(&code) || text("name").is_some_and(|name| name.ends_with("NotFoundException"));
     let said = text("message").or_else(|| text("detail")).or_else(|| text("title"));
-    (Code { is_absent }, said.map(str::to_owned))
+    (is_absent, said.map(str::to_owned))
 }
 
-/// Where a redirect leads, without what may be secret in it.
+/// Where a redirect leads, without the user, the query and the fragment, which may hold secrets.
 fn leads_to(answer: &Answer) -> String {
     let to = answer.headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
-    clean(to.split(['?', '#', '@']).next().unwrap_or("nowhere"))
+    let to = to.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = to.split_once("//") else { return to.to_owned() };
+    format!("{scheme}//{}", rest.rsplit_once('@').map_or(rest, |(_, rest)| rest))
 }
 
 /// A schema in an answer of Confluent's API.
@@ -124,7 +139,7 @@ pub fn apicurio(answer: &Answer, what: &str) -> Result<Given, Missing> {
         return Err(no_registry(answer, what, "HTML"));
     }
     let text = String::from_utf8(answer.body.to_vec());
-    let text = text.map_err(|_| Missing::Unusable("its text is no UTF-8".to_owned()))?;
+    let text = text.map_err(|_| Missing::Unusable("its text is not UTF-8".to_owned()))?;
     let named = answer.headers.get("x-registry-artifacttype").and_then(|name| name.to_str().ok());
     let language = match named {
         Some(name) => Language::of_registry(name).ok_or_else(|| {
@@ -135,7 +150,7 @@ pub fn apicurio(answer: &Answer, what: &str) -> Result<Given, Missing> {
     bounded(Given { language, text, references: None, registered: (None, None) })
 }
 
-/// What a text is written in, where nobody says so.
+/// The language of a text, guessed where the registry does not name it.
 pub fn language_of(text: &str) -> Language {
     match serde_json::from_str::<Value>(text) {
         Err(_) => Language::Protobuf,
@@ -145,16 +160,16 @@ pub fn language_of(text: &str) -> Language {
     }
 }
 
-/// Whether a text is an Avro schema, and none of JSON Schema, whose types would be names in Avro.
+/// Whether a text is an Avro schema and not a JSON Schema, whose types would be the names of missing types in Avro.
 fn is_avro(text: &str) -> bool {
     let others = ["object", "number", "integer"];
     fingerprint::walked(text).is_some_and(|walked| !walked.missing.iter().any(|name| others.contains(&name.as_str())))
 }
 
-/// What a schema refers to, by Apicurio's own API: each with its group, its artifact and its version.
+/// The references of a schema by Apicurio's own API: each with its group, artifact and version.
 pub fn apicurio_references(answer: &Answer, what: &str) -> Result<Vec<(Option<String>, Reference)>, Missing> {
     let body = json(answer, what)?;
-    let list = body.as_array().ok_or_else(|| no_registry(answer, what, "JSON that is no list"))?;
+    let list = body.as_array().ok_or_else(|| no_registry(answer, what, "JSON that is not a list"))?;
     let read = |value: &Value| {
         let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
         let reference = Reference { name: text("name")?, subject: text("artifactId")?, version: text("version")? };
@@ -173,13 +188,13 @@ fn bounded(given: Given) -> Result<Given, Missing> {
 
 fn json(answer: &Answer, what: &str) -> Result<Value, Missing> {
     serde_json::from_slice(&answer.body)
-        .map_err(|_| no_registry(answer, what, if is_html(answer) { "HTML" } else { "something that is no JSON" }))
+        .map_err(|_| no_registry(answer, what, if is_html(answer) { "HTML" } else { "something that is not JSON" }))
 }
 
 fn no_registry(answer: &Answer, what: &str, found: &str) -> Missing {
     Missing::Failed(format!(
-        "it answers {} to {what} with {found}: is schema_registry.url the registry's address, and not that of a console or a \
-         proxy that asks for a login?",
+        "it answers {} to {what} with {found}: is schema_registry.url the registry's address, and not that of a console \
+         or a proxy that asks for a login?",
         answer.status
     ))
 }
@@ -190,14 +205,14 @@ fn is_html(answer: &Answer) -> bool {
     kind.to_ascii_lowercase().contains("html") || begins == Some(&b'<')
 }
 
-/// A text from outside, fit for a log: on one line, and not too long.
+/// A text from outside, made fit for a log: on one line, and shortened.
 pub fn clean(said: &str) -> String {
     said.chars().take(SAID_CHARS_MAX).map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    //! Goal: each answer means what a registry means by it, and others say what they are.
+    //! Goal: a registry's answers are understood, and an error says what else has answered.
 
     use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -212,13 +227,15 @@ mod tests {
     }
 
     fn refused(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> Missing {
-        accepted(&answer(status, headers, body), "GET /x", "correct the password").map(|_| ()).unwrap_err()
+        let masked = |said: &str| said.replace("swordfish", "***");
+        let context = ErrorContext { advice: "correct the password", masked: &masked };
+        accepted(&answer(status, headers, body), "GET /x", &context).unwrap_err()
     }
 
     #[test]
     fn schema_of_confluent_has_its_type_and_references() {
-        let body = r#"{"schema": "message A {}", "schemaType": "PROTOBUF", "maxId": 7, "subject": "s", "version": 3, "id": 5,
-            "references": [{"name": "m.proto", "subject": "m", "version": 2}]}"#;
+        let body = r#"{"schema": "message A {}", "schemaType": "PROTOBUF", "maxId": 7, "subject": "s", "version": 3,
+            "id": 5, "references": [{"name": "m.proto", "subject": "m", "version": 2}]}"#;
         let given = confluent(&answer(200, &[], body), "GET /x").unwrap();
         assert_eq!((given.language, given.text.as_str()), (Language::Protobuf, "message A {}"));
         assert_eq!(given.registered, (Some(5), Some(3)));
@@ -250,20 +267,23 @@ mod tests {
         let Missing::Failed(said) = refused(302, &[("location", "https://me:hunter2@login/?token=t")], "") else {
             panic!("302")
         };
-        assert!(said.contains("leads to https://me:hunter2: ") || said.contains("leads to https://"), "{said}");
+        assert!(said.contains(", and leads to https://login/: write that address"), "{said}");
         let Missing::Failed(said) = refused(503, &[], r#"{"error_code": 50003, "message": "a\nb"}"#) else {
             panic!("503")
         };
         assert_eq!(said, "it answers 503 to GET /x (a b)");
+        let cut_off = format!(r#"{{"message": "{}swordfish"}}"#, "x".repeat(SAID_CHARS_MAX - 5));
+        let Missing::Failed(said) = refused(500, &[], &cut_off) else { panic!("500") };
+        assert!(said.ends_with("x***)"), "a secret is hidden before the text is shortened: {said}");
     }
 
     #[test]
-    fn what_is_no_registry_says_what_it_is() {
+    fn error_says_what_has_answered_in_place_of_a_registry() {
         let html = "<!doctype html><title>Log in</title>";
         for (given, found) in [
             (answer(200, &[], html), "with HTML"),
             (answer(200, &[("content-type", "text/html; charset=utf-8")], ""), "with HTML"),
-            (answer(200, &[], "hello"), "with something that is no JSON"),
+            (answer(200, &[], "hello"), "with something that is not JSON"),
             (answer(200, &[], "{}"), "with JSON without a schema"),
             (answer(200, &[], r#"{"schema": "x", "references": [{}]}"#), "with references without a name"),
         ] {
@@ -274,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_of_other_types_and_sizes_are_of_no_use() {
+    fn schemas_of_unknown_types_and_too_large_ones_are_unusable() {
         let other = answer(200, &[], r#"{"schema": "x", "schemaType": "THRIFT"}"#);
         assert!(matches!(confluent(&other, "GET /x"), Err(Missing::Unusable(why)) if why.contains("type THRIFT")));
         let large = format!(r#"{{"schema": "{}"}}"#, "x".repeat(TEXT_BYTES_MAX + 1));
@@ -284,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_apicurio_is_of_the_language_that_it_looks_like() {
+    fn language_of_apicurios_text_is_guessed() {
         for (text, language) in [
             (r#"{"type": "record", "name": "R", "fields": []}"#, Language::Avro),
             (r#""string""#, Language::Avro),

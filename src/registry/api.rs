@@ -1,4 +1,4 @@
-//! The paths of a registry's API: Confluent's, which Apicurio has too, and Apicurio's own.
+//! The paths of a registry's API: Confluent's API, which Apicurio has too, or Apicurio's own.
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
@@ -6,14 +6,14 @@ use crate::config::IdsOf;
 use crate::schemas::Id;
 use crate::schemas::id::hyphenated;
 
-/// Where Apicurio has Confluent's API, followed by a version.
+/// The path of Confluent's API at Apicurio; a version follows.
 const CCOMPAT: &str = "/apis/ccompat/";
-/// Where it has its own.
+/// The path of Apicurio's own API; a version follows.
 const OWN: &str = "/apis/registry/";
-/// The group of artifacts that are in none.
+/// The group of artifacts for which no group is named.
 const DEFAULT_GROUP: &str = "default";
 
-/// What of a subject is not sent as it is.
+/// The characters that are percent-encoded in a subject.
 const SEGMENT: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -30,7 +30,7 @@ const SEGMENT: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// An address of a registry, and the API that it has.
+/// An address of a registry, with the API that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
     /// The address, without a slash at its end.
@@ -38,33 +38,42 @@ pub struct Base {
     own: Own,
 }
 
-/// Whether an address has Apicurio's own API.
+/// Whether Apicurio's own API is at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Own {
-    /// It has Confluent's only.
+    /// Only Confluent's API is there.
     No,
-    /// It has Confluent's, and beside it Apicurio's own, below this address.
+    /// Confluent's API is there, and Apicurio's own is at this address of the same server.
     Beside(String),
-    /// It is Apicurio's own.
+    /// Apicurio's own API is there.
     Is,
 }
 
-/// A question, with its path below an address.
+/// A request for a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// By Confluent's API: the answer is JSON with the schema's text in it.
+    /// To Confluent's API, at this URL: the answer is JSON that holds the schema's text and references.
     Confluent(String),
-    /// By Apicurio's own: the answer is the schema's text. What it refers to is another question, whose path follows.
+    /// To Apicurio's own API: the answer is the schema's text. Its references take another request.
     Apicurio {
-        /// The whole address of the text.
+        /// The URL of the text.
         url: String,
-        /// The whole address of what it refers to.
+        /// The URL of the list of references.
         references: String,
     },
 }
 
+impl Question {
+    /// The URL to ask.
+    pub fn url(&self) -> &str {
+        match self {
+            Self::Confluent(url) | Self::Apicurio { url, .. } => url,
+        }
+    }
+}
+
 impl Base {
-    /// What is at an address.
+    /// The address, with the API that its path shows.
     pub fn of(url: &str) -> Self {
         let url = url.trim_end_matches('/').to_owned();
         let own = match url.find(CCOMPAT) {
@@ -75,8 +84,10 @@ impl Base {
         Self { url, own }
     }
 
-    /// The questions to ask for a schema: the first one that the registry understands. An error says why it cannot be
-    /// asked.
+    /// The questions to ask for a schema, in turn until the registry understands one.
+    ///
+    /// # Errors
+    /// Why a registry with this API cannot be asked for the schema.
     pub fn schema(&self, id: Id, ids_of: IdsOf) -> Result<Vec<Question>, String> {
         let kind = match id {
             Id::Content(_) => "contentIds",
@@ -84,7 +95,7 @@ impl Base {
             _ if ids_of == IdsOf::Versions => "globalIds",
             _ => "contentIds",
         };
-        let of_own = |base: &str, number| {
+        let at_own = |base: &str, number| {
             let url = format!("{base}/ids/{kind}/{number}");
             Question::Apicurio {
                 references: format!("{url}/references"),
@@ -97,11 +108,11 @@ impl Base {
             }
             (Id::Guid(uuid), ..) => Ok(vec![self.confluent(&format!("schemas/guids/{}", hyphenated(uuid)))]),
             (Id::Global(_) | Id::Content(_), Some(number), Own::Beside(own)) => {
-                Ok(["v3", "v2"].iter().map(|version| of_own(&format!("{own}/{version}"), number)).collect())
+                Ok(["v3", "v2"].iter().map(|version| at_own(&format!("{own}/{version}"), number)).collect())
             }
-            (_, Some(number), Own::Is) => Ok(vec![of_own(&self.url, number)]),
+            (_, Some(number), Own::Is) => Ok(vec![at_own(&self.url, number)]),
             (_, Some(number), _) => Ok(vec![self.confluent(&format!("schemas/ids/{number}?fetchMaxId=false"))]),
-            _ => Err(format!("{id} is not a registry's to know")),
+            _ => Err(format!("no registry has {id}")),
         }
     }
 
@@ -136,7 +147,8 @@ impl Base {
     }
 }
 
-/// The question for a version of an artifact, which a schema refers to that Apicurio's own API has given from `origin`.
+/// The question for a version of an artifact that a schema refers to. `origin` is the URL at which Apicurio's own API gave
+/// the schema's references.
 pub fn referred(origin: &str, group: Option<&str>, artifact_id: &str, version: &str) -> Option<Question> {
     let at = origin.find(OWN)? + OWN.len();
     let end = origin[at..].find('/').map_or(origin.len(), |length| at + length);
@@ -154,12 +166,12 @@ fn segment(text: &str) -> String {
     utf8_percent_encode(text, SEGMENT).to_string()
 }
 
-/// Why no registry is ever asked for a schema; `None` if one is.
+/// Why registries are never asked for a schema with this id; `None` if they are.
 pub fn never_asked(id: Id) -> Option<String> {
     match id {
         Id::Glue(uuid) => Some(format!(
-            "{id} is in AWS Glue's registry, which ratchet does not ask: put it as {}.avsc, .proto or .json into the folder \
-             that schemas.dir names",
+            "{id} is in AWS Glue's registry, which ratchet does not ask: put it as {}.avsc, .proto or .json into the \
+             folder that schemas.dir names",
             hyphenated(uuid)
         )),
         Id::Fingerprint(_) => Some(format!(
@@ -179,10 +191,7 @@ mod tests {
 
     fn urls(base: &str, id: Id, ids_of: IdsOf) -> Vec<String> {
         let questions = Base::of(base).schema(id, ids_of).unwrap_or_default();
-        let url = |question| match question {
-            Question::Confluent(url) | Question::Apicurio { url, .. } => url,
-        };
-        questions.into_iter().map(url).collect()
+        questions.iter().map(|question| question.url().to_owned()).collect()
     }
 
     #[test]
@@ -214,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn subjects_are_encoded_and_references_stay_at_their_api() {
+    fn subjects_are_encoded_and_references_are_asked_for_by_the_same_api() {
         let confluent = Base::of("http://host").version("a/b c%?", "2");
         let Question::Confluent(url) = confluent else { panic!("{confluent:?}") };
         assert_eq!(url, "http://host/subjects/a%2Fb%20c%25%3F/versions/2?deleted=true");
@@ -232,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn glue_and_fingerprints_are_for_files() {
+    fn glue_ids_and_fingerprints_are_for_files_only() {
         assert!(never_asked(Id::Glue([0; 16])).unwrap().contains("00000000-0000-0000-0000-000000000000.avsc"));
         assert!(never_asked(Id::Fingerprint(1)).unwrap().contains("schemas.dir"));
         assert_eq!(never_asked(GUID), None);

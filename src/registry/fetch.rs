@@ -1,24 +1,25 @@
-//! A schema with all that it refers to.
+//! A schema with all schemas that it refers to.
 //!
-//! Bounds: [`REFERENCES_MAX`] schemas, [`BYTES_MAX`] bytes of them. A schema that is referred to more than once is asked
-//! for once for each name.
+//! Bounds: a schema may refer to [`REFERENCES_MAX`] schemas, of [`BYTES_MAX`] bytes together, directly or through others. A
+//! schema that is referred to by several names is fetched once for each name.
 
 use std::collections::HashSet;
 
 use super::answer::{self, Given, Missing};
 use super::api::{Base, Question, referred};
-use super::client::{Client, Got};
+use super::client::Client;
 use crate::schemas::{Id, Language, Reference, Written};
+use crate::web::Answer;
 
-/// The most schemas that a schema may refer to, directly or not.
+/// How many schemas a schema may refer to, directly or through others.
 const REFERENCES_MAX: usize = 256;
-/// The most bytes of all of them.
+/// How many bytes these may have together.
 const BYTES_MAX: usize = 8 << 20;
 
 /// The latest version of a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latest {
-    /// The schema's number, if the registry says it.
+    /// The schema's id, if the registry says it.
     pub id: Option<u64>,
     /// The version, if the registry says it.
     pub version: Option<u64>,
@@ -26,22 +27,22 @@ pub struct Latest {
     pub written: Written,
 }
 
-/// A schema that is asked for as another one refers to it.
+/// A schema to fetch because another one refers to it.
 struct Referred {
     name: String,
     at: Place,
 }
 
-/// Where a schema is.
+/// Where a schema is in the registry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Place {
-    /// A version of a subject, by Confluent's API.
+    /// Confluent's API has it as a version of a subject.
     Version { subject: String, version: String },
-    /// An address of Apicurio's own API: of the text, and of what it refers to.
-    There { url: String, references: String },
+    /// Apicurio's own API has its text and its references at these URLs.
+    Urls { text: String, references: String },
 }
 
-/// What is left to do for a schema's references.
+/// A step that is left to do for a schema's references.
 enum Step {
     Ask(Referred),
     Add { name: String, text: String },
@@ -51,13 +52,13 @@ impl Client {
     /// The schema with this id.
     ///
     /// # Errors
-    /// There is none, or no answer.
+    /// The registry does not have the schema, or did not answer.
     pub async fn schema(&self, id: Id) -> Result<Written, Missing> {
         let mut failed = None;
-        // Some addresses may have either of two versions of an API.
+        // Apicurio's own API has the schema in one of two versions.
         for attempt in 0.. {
             let question = |base: &Base| Ok(base.schema(id, self.ids_of)?.into_iter().nth(attempt));
-            let found = match self.ask(question).await {
+            let found = match self.ask(question, given).await {
                 Ok(Some(found)) => self.complete(found).await,
                 Ok(None) => break,
                 Err(missing) => Err(missing),
@@ -72,12 +73,12 @@ impl Client {
         Err(self.hidden(Missing::Failed(why)))
     }
 
-    /// The latest version of a subject; `None` if the registry knows no such subject.
+    /// The latest version of a subject; `None` if the registry does not have the subject.
     ///
     /// # Errors
-    /// There is no answer.
+    /// The registry did not answer, or ratchet cannot use the schema.
     pub async fn latest(&self, subject: &str) -> Result<Option<Latest>, Missing> {
-        let found = match self.ask(|base| Ok(Some(base.latest(subject)))).await {
+        let found = match self.ask(|base| Ok(Some(base.latest(subject))), given).await {
             Ok(Some(found)) => self.complete(found).await,
             Ok(None) | Err(Missing::Absent(_)) => return Ok(None),
             Err(missing) => Err(missing),
@@ -86,35 +87,7 @@ impl Client {
         latest.map_err(|missing| self.hidden(missing))
     }
 
-    /// Asks one question; what it gives, and where to ask for what it refers to. `None` if there is no such question.
-    async fn ask(
-        &self,
-        question: impl Fn(&Base) -> Result<Option<Question>, String>,
-    ) -> Result<Option<(Given, String)>, Missing> {
-        // The question's form depends on the address that answers.
-        let forms = std::cell::RefCell::new(None);
-        let got = self.get(|base| {
-            let asked = question(base)?;
-            let url = match &asked {
-                None => String::new(),
-                Some(Question::Confluent(url) | Question::Apicurio { url, .. }) => url.clone(),
-            };
-            *forms.borrow_mut() = asked;
-            match url.is_empty() {
-                true => Err(String::new()),
-                false => Ok(url),
-            }
-        });
-        let got = got.await;
-        match (got, forms.into_inner()) {
-            (Err(Missing::Unusable(why)), None) if why.is_empty() => Ok(None),
-            (Err(missing), _) => Err(missing),
-            (Ok(got), Some(question)) => given(&got, &question).map(Some),
-            (Ok(_), None) => Ok(None),
-        }
-    }
-
-    /// A schema with all that it refers to.
+    /// A schema with all schemas that it refers to, and the id and version that it was registered with.
     async fn complete(
         &self,
         (given, references): (Given, String),
@@ -135,12 +108,12 @@ impl Client {
                 continue;
             }
             if seen.len() > REFERENCES_MAX {
-                return Err(Missing::Unusable(format!("it refers to more than {REFERENCES_MAX} others")));
+                return Err(Missing::Unusable(format!("it refers to more than {REFERENCES_MAX} other schemas")));
             }
             let (referred, references) = self.referred(&name, &at, language).await?;
             bytes += referred.text.len();
             if bytes > BYTES_MAX {
-                return Err(Missing::Unusable("it refers to more than 8 MiB of others".to_owned()));
+                return Err(Missing::Unusable("it refers to more than 8 MiB of other schemas".to_owned()));
             }
             let steps = self.steps(&referred, &references).await?;
             left.push(Step::Add { name, text: referred.text });
@@ -149,7 +122,8 @@ impl Client {
         Ok((Written { language, text: given.text, references: found }, given.registered))
     }
 
-    /// What a schema refers to itself, the last one first. `references` is where to ask, if it does not say so itself.
+    /// The steps for the schemas that a schema refers to directly, the last one first. If the answer did not list them, the
+    /// list is fetched from the URL `references`.
     async fn steps(&self, given: &Given, references: &str) -> Result<Vec<Step>, Missing> {
         let step = |name: String, at| Step::Ask(Referred { name, at });
         if let Some(named) = &given.references {
@@ -158,49 +132,48 @@ impl Client {
             };
             return Ok(named.iter().rev().map(of_version).collect());
         }
-        let got = self.get_there(references).await?;
-        let named = answer::apicurio_references(&got.answer, &got.what)?;
-        let there = |(group, Reference { name, subject, version }): (Option<String>, Reference)| match referred(
+        let named = self.ask_at(references, answer::apicurio_references).await?;
+        let at_urls = |(group, Reference { name, subject, version }): (Option<String>, Reference)| match referred(
             references,
             group.as_deref(),
             &subject,
             &version,
         )? {
-            Question::Apicurio { url, references } => Some(step(name, Place::There { url, references })),
+            Question::Apicurio { url, references } => Some(step(name, Place::Urls { text: url, references })),
             Question::Confluent(_) => None,
         };
-        Ok(named.into_iter().rev().filter_map(there).collect())
+        Ok(named.into_iter().rev().filter_map(at_urls).collect())
     }
 
-    /// A schema that another one refers to.
+    /// The schema at this place, which another schema of this language refers to by this name.
     async fn referred(&self, name: &str, at: &Place, language: Language) -> Result<(Given, String), Missing> {
         let found = match at {
             Place::Version { subject, version } => {
-                let found = self.ask(|base| Ok(Some(base.version(subject, version)))).await;
-                found.map(|found| found.ok_or_else(|| Missing::Unusable("it cannot be asked for".to_owned())))
+                let found = self.ask(|base| Ok(Some(base.version(subject, version))), given).await;
+                found.and_then(|found| found.ok_or_else(|| Missing::Unusable("it cannot be asked for".to_owned())))
             }
-            Place::There { url, references } => {
-                let got = self.get_there(url).await;
-                let question = Question::Apicurio { url: url.clone(), references: references.clone() };
-                got.map(|got| given(&got, &question))
+            Place::Urls { text, references } => {
+                let found = self.ask_at(text, answer::apicurio).await;
+                found.map(|given| (given, references.clone()))
             }
         };
-        let (referred, references) = found.and_then(|found| found).map_err(|missing| match missing {
-            Missing::Absent(why) => Missing::Absent(format!("what it refers to as {}: {why}", answer::clean(name))),
-            Missing::Unusable(why) => Missing::Unusable(format!("what it refers to as {}: {why}", answer::clean(name))),
+        let (referred, references) = found.map_err(|missing| match missing {
+            Missing::Absent(_) | Missing::Unusable(_) => {
+                missing.map(|why| format!("the schema that it refers to as {}: {why}", answer::clean(name)))
+            }
             other => other,
         })?;
-        // A text alone may look like another language; what refers to it knows.
+        // The language of a text may be guessed wrong; the schema that refers to it knows.
         Ok((Given { language, ..referred }, references))
     }
 }
 
-/// What an answer gives, and where to ask for what it refers to.
-fn given(got: &Got, question: &Question) -> Result<(Given, String), Missing> {
+/// Reads a schema, and returns the URL of its references, if they take a request of their own.
+fn given(question: &Question, answer: &Answer, what: &str) -> Result<(Given, String), Missing> {
     match question {
-        Question::Confluent(_) => answer::confluent(&got.answer, &got.what).map(|given| (given, String::new())),
+        Question::Confluent(_) => answer::confluent(answer, what).map(|given| (given, String::new())),
         Question::Apicurio { references, .. } => {
-            answer::apicurio(&got.answer, &got.what).map(|given| (given, references.clone()))
+            answer::apicurio(answer, what).map(|given| (given, references.clone()))
         }
     }
 }

@@ -1,23 +1,23 @@
-//! Schemas from a schema registry: one with Confluent's API, or Apicurio.
+//! A client of schema registries: of Confluent's API, and of Apicurio's own.
 //!
-//! - [`Registry`]: what is known, and a thread that asks for what is not (`thread`)
-//! - `shelf`: the schemas that are known, those that are absent, and those that are waited for
-//! - `client`: one question to the registry's addresses, one after the other; `answer`: what an answer means
-//! - `api`: which paths an address has: Confluent's, or Apicurio's own
-//! - `fetch`: a schema with all that it refers to
-//! - [`Waiting`]: sources that wait, for commands that have nothing else to do
+//! - [`Registry`]: looks schemas up, and has a thread fetch unknown ones (`thread`)
+//! - `shelf`: the schemas that are known, absent, or being fetched
+//! - `client`: asks the registry's addresses in turn; `answer`: what an answer means
+//! - `api`: the URLs of an address, by the API that is there
+//! - `fetch`: a schema with all schemas that it refers to
+//! - [`Waiting`]: sources that wait for schemas, for commands that have nothing else to do
 //!
-//! Invariants: a look-up never waits. A schema that is known stays known, and is never replaced by another text: ids name
-//! schemas for ever, and what a record means must not depend on when it is read. Questions, their answers and what they
-//! refer to are bounded in number, in size and in time.
+//! Invariants: a look-up never waits. A known schema stays known, and is never replaced by another text: an id names one
+//! schema for ever, and the meaning of a record must not depend on when it is read. Requests, answers and references are
+//! bounded in number, size and time.
 //!
-//! **Failure**: a registry that does not answer, or answers what no registry does, is asked again for as long as it takes,
-//! with exponential back-off; the schemas that are waited for are pending meanwhile, and [`Registry::trouble`] says why. A
-//! schema that the registry does not have is asked for a few times within seconds, since its other instances may be a
-//! little behind the one that the producer has registered it with, and then absent for a minute. No message holds a
-//! password or a token, not even where the registry sends it back.
+//! **Failure**: if the registry does not answer, or something else answers in its place, it is asked again for as long as
+//! that lasts, with exponential back-off; schemas are pending meanwhile, and [`Registry::trouble`] says why. If the registry
+//! does not have a schema, it is asked a few times within seconds, since an instance of the registry may be behind the one
+//! at which the producer registered the schema; then the schema counts as absent for a minute. No message holds a password
+//! or a token, even if the registry sends it back.
 //!
-//! AWS Glue's registry is not asked, and none is asked for fingerprints: such schemas are read from files.
+//! AWS Glue's registry is not supported, and registries do not know fingerprints: such schemas are read from files.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -53,7 +53,7 @@ pub struct Registry {
     jobs: UnboundedSender<Job>,
 }
 
-/// Where schemas come from by these settings: the folder first, then the registry.
+/// The sources of schemas that these settings name: the folder first, then the registry.
 ///
 /// # Errors
 /// The folder's files, or the registry's settings, cannot be used.
@@ -70,15 +70,15 @@ pub fn sources(config: &Config, metrics: &Metrics) -> Result<Sources, String> {
 }
 
 impl Registry {
-    /// The registry of these settings. Nothing is asked yet.
+    /// The registry of these settings. No schema is requested yet.
     ///
     /// # Errors
-    /// The settings cannot be used, or there is no thread.
+    /// The settings cannot be used, or the thread cannot be started.
     pub fn open(settings: &SchemaRegistry, metrics: &Metrics) -> Result<Self, String> {
         Self::open_at(settings, metrics, Timing::default())
     }
 
-    /// The same, with other times.
+    /// The same, with other timing.
     ///
     /// # Errors
     /// As [`Registry::open`].
@@ -88,14 +88,15 @@ impl Registry {
         let shelf = Arc::new(Shelf::new(metrics));
         let (jobs, wanted) = unbounded_channel();
         thread::start(client, Arc::clone(&shelf), (wanted, timing))
-            .map_err(|error| format!("there is no thread to ask the schema registry: {error}"))?;
+            .map_err(|error| format!("the thread that asks the schema registry cannot be started: {error}"))?;
         Ok(Self { shelf, jobs })
     }
 
-    /// The latest version of a subject, for `check --online`: waits for this long at most.
+    /// The latest version of a subject, for `check --online`; `None` if the registry does not have the subject. Waits for
+    /// this time at most.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// Why the registry did not answer in time, or why its schema cannot be used.
     pub fn latest(&self, subject: &str, wait: Duration) -> Result<Option<Latest>, String> {
         let (reply, replied) = sync_channel(1);
         let sent = self.jobs.send(Job::Latest { subject: subject.to_owned(), reply });
@@ -112,7 +113,7 @@ impl Schemas for Registry {
         match self.shelf.find(id) {
             Found::Known(written) => LookUp::Known(written),
             Found::Absent(why) => LookUp::Absent(why),
-            Found::Asked => LookUp::Pending,
+            Found::Fetching => LookUp::Pending,
             Found::Unknown => {
                 if let Some(why) = api::never_asked(*id) {
                     return LookUp::Absent(why);

@@ -1,7 +1,7 @@
-//! The schemas that are known, those that are absent, and those that are asked for.
+//! The schemas that are known, absent, or being fetched.
 //!
-//! Bounds: at most [`ASKED_MAX`] schemas are asked for at once, and at most [`ABSENT_MAX`] are noted as absent: records
-//! with any bytes may name any id. Those that are known are as many as the registry has.
+//! Bounds: at most [`FETCHING_MAX`] schemas are being fetched, and at most [`ABSENT_MAX`] are remembered as absent, since
+//! damaged records can name any id. Known schemas are as many as the registry has.
 
 use std::collections::hash_map::Entry as At;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
@@ -13,39 +13,39 @@ use tokio::time::Instant;
 use crate::observe::SchemaMetrics;
 use crate::schemas::{Id, LookUp, Written};
 
-/// The most schemas that are asked for at once. Others are pending until there is room.
-const ASKED_MAX: usize = 1_000;
-/// The most schemas that are noted as absent.
+/// How many schemas are fetched at once. Others are pending until one of these has arrived or is absent.
+const FETCHING_MAX: usize = 1_000;
+/// How many schemas are remembered as absent.
 const ABSENT_MAX: usize = 10_000;
 
-/// A schema as it is kept.
+/// A known schema.
 pub type Kept = Arc<Written>;
 
-/// What is known of a schema.
+/// The state of a schema.
 enum Entry {
     Known(Kept),
-    Asked,
+    Fetching,
     Absent { why: String, until: Instant },
 }
 
-/// What is found of a schema.
+/// The result of looking for a schema.
 #[derive(Debug)]
 pub enum Found {
-    /// It is known.
+    /// The schema.
     Known(Kept),
-    /// It is being asked for.
-    Asked,
-    /// There is none, and why.
+    /// It is being fetched.
+    Fetching,
+    /// The registry does not have it, or ratchet cannot use it; the text says why.
     Absent(String),
-    /// Nobody has asked yet.
+    /// It has not been requested.
     Unknown,
 }
 
-/// All that is known.
+/// The states of all schemas.
 pub struct Shelf {
     entries: RwLock<Entries>,
     trouble: Mutex<Option<String>>,
-    /// Those who wait for a change.
+    /// Wakes threads that wait until an entry changes.
     waiting: (Mutex<()>, Condvar),
     metrics: SchemaMetrics,
 }
@@ -54,7 +54,7 @@ pub struct Shelf {
 struct Entries {
     by_id: AHashMap<Id, Entry>,
     known: usize,
-    asked: usize,
+    fetching: usize,
     absent: usize,
 }
 
@@ -65,39 +65,39 @@ impl std::fmt::Debug for Shelf {
 }
 
 impl Shelf {
-    /// An empty one.
+    /// An empty shelf.
     pub fn new(metrics: SchemaMetrics) -> Self {
         Self { entries: RwLock::default(), trouble: Mutex::default(), waiting: Default::default(), metrics }
     }
 
-    /// What is known of a schema now.
+    /// Looks for a schema.
     pub fn find(&self, id: &Id) -> Found {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         match entries.by_id.get(id) {
             None => Found::Unknown,
-            Some(Entry::Asked) => Found::Asked,
+            Some(Entry::Fetching) => Found::Fetching,
             Some(Entry::Known(written)) => Found::Known(Kept::clone(written)),
             Some(Entry::Absent { why, .. }) => Found::Absent(why.clone()),
         }
     }
 
-    /// Notes that a schema is asked for; false if it is already, or there is no room for more now.
+    /// Records that a schema is being fetched; false if it has an entry, or if too many are being fetched.
     pub fn begin(&self, id: &Id) -> bool {
         let mut entries = self.write();
-        if entries.asked >= ASKED_MAX {
+        if entries.fetching >= FETCHING_MAX {
             return false;
         }
         match entries.by_id.entry(*id) {
             At::Occupied(_) => false,
             At::Vacant(vacant) => {
-                vacant.insert(Entry::Asked);
-                entries.asked += 1;
+                vacant.insert(Entry::Fetching);
+                entries.fetching += 1;
                 true
             }
         }
     }
 
-    /// A schema has come.
+    /// Adds a schema that was fetched.
     pub fn put(&self, id: Id, written: Written) {
         let known = {
             let mut entries = self.write();
@@ -110,7 +110,7 @@ impl Shelf {
         self.changed();
     }
 
-    /// There is no such schema, until then.
+    /// Records that a schema is absent, until then.
     pub fn absent(&self, id: Id, why: String, until: Instant) {
         {
             let mut entries = self.write();
@@ -124,12 +124,12 @@ impl Shelf {
         self.changed();
     }
 
-    /// Forgets the absent schemas whose time is over: they are asked for again when they are looked up.
+    /// Forgets absent schemas whose time is over; the next look-up requests them again.
     pub fn expire(&self, now: Instant) {
         self.write().forget_absent(|until| until <= now);
     }
 
-    /// The schemas that are known.
+    /// All known schemas.
     pub fn known(&self) -> Vec<(Id, Kept)> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let known = entries.by_id.iter().filter_map(|(id, entry)| match entry {
@@ -139,25 +139,22 @@ impl Shelf {
         known.collect()
     }
 
-    /// The registry has not answered, and why; true if that was not known.
-    pub fn failed(&self, why: String) -> bool {
-        let mut trouble = self.lock_trouble();
-        let is_new = trouble.as_ref() != Some(&why);
-        *trouble = Some(why);
-        is_new
+    /// Records why the registry has not answered.
+    pub fn failed(&self, why: String) {
+        *self.lock_trouble() = Some(why);
     }
 
-    /// The registry has answered; true if it had not before.
-    pub fn answered(&self) -> bool {
-        self.lock_trouble().take().is_some()
+    /// Records that the registry has answered.
+    pub fn answered(&self) {
+        *self.lock_trouble() = None;
     }
 
-    /// Why the registry does not answer.
+    /// Why the registry has not answered last; `None` if it has.
     pub fn trouble(&self) -> Option<String> {
         self.lock_trouble().clone()
     }
 
-    /// Waits for a change until `look` finds something.
+    /// Waits until `look` finds something, at most for this time.
     pub fn wait(&self, wait: Duration, look: impl Fn() -> Option<LookUp>) -> LookUp {
         let (lock, changed) = &self.waiting;
         let (mut found, guard) = (look(), lock.lock().unwrap_or_else(PoisonError::into_inner));
@@ -185,11 +182,11 @@ impl Shelf {
 }
 
 impl Entries {
-    /// Removes what is noted of a schema.
+    /// Removes a schema's entry.
     fn take(&mut self, id: &Id) {
         match self.by_id.remove(id) {
             Some(Entry::Known(_)) => self.known -= 1,
-            Some(Entry::Asked) => self.asked -= 1,
+            Some(Entry::Fetching) => self.fetching -= 1,
             Some(Entry::Absent { .. }) => self.absent -= 1,
             None => {}
         }
@@ -203,7 +200,7 @@ impl Entries {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: any number of ids takes a bounded room, and a schema stays known.
+    //! Goal: any number of ids takes bounded memory, and a schema stays known.
 
     use super::*;
     use crate::observe::Metrics;
@@ -218,17 +215,17 @@ mod tests {
     }
 
     #[test]
-    fn so_many_are_asked_for_at_once_and_no_more() {
+    fn number_of_schemas_that_are_fetched_at_once_is_bounded() {
         let shelf = shelf();
-        assert!((0..ASKED_MAX).all(|number| shelf.begin(&id(number))));
-        assert!(!shelf.begin(&id(0)) && !shelf.begin(&id(ASKED_MAX)));
+        assert!((0..FETCHING_MAX).all(|number| shelf.begin(&id(number))));
+        assert!(!shelf.begin(&id(0)) && !shelf.begin(&id(FETCHING_MAX)));
         shelf.put(id(0), Written::alone(Language::Avro, "\"int\""));
-        assert!(shelf.begin(&id(ASKED_MAX)) && !shelf.begin(&id(0)));
+        assert!(shelf.begin(&id(FETCHING_MAX)) && !shelf.begin(&id(0)));
         assert!(matches!(shelf.find(&id(0)), Found::Known(_)));
     }
 
     #[test]
-    fn absent_ones_are_forgotten_in_time_and_before_they_are_too_many() {
+    fn absent_schemas_are_forgotten_when_their_time_is_over_or_they_are_too_many() {
         let (shelf, now) = (shelf(), Instant::now());
         let (soon, later) = (now + Duration::from_secs(1), now + Duration::from_secs(2));
         shelf.put(id(0), Written::alone(Language::Avro, "\"int\""));
@@ -237,7 +234,7 @@ mod tests {
         shelf.expire(soon);
         assert!(matches!(shelf.find(&id(1)), Found::Unknown) && matches!(shelf.find(&id(2)), Found::Absent(_)));
         (2..ABSENT_MAX + 3).for_each(|number| shelf.absent(id(number), "gone".to_owned(), later));
-        assert!(shelf.write().absent <= ABSENT_MAX, "room is bounded");
-        assert!(matches!(shelf.find(&id(0)), Found::Known(_)), "what is known stays");
+        assert!(shelf.write().absent <= ABSENT_MAX, "memory is bounded");
+        assert!(matches!(shelf.find(&id(0)), Found::Known(_)), "a known schema stays");
     }
 }

@@ -1,4 +1,4 @@
-//! Goal: schemas come from a real server by HTTP, whatever it does, and no look-up waits for it.
+//! Goal: schemas are fetched from a real HTTP server, whatever it answers, and no look-up waits for it.
 
 mod server;
 
@@ -41,6 +41,11 @@ fn registry(server: &Server) -> Registry {
     open(&settings(&[server.url()]))
 }
 
+/// An error whose message is the whole request.
+fn sent_back(request: &str) -> Reply {
+    json(500, format!(r#"{{"message":{}}}"#, serde_json::Value::from(request)))
+}
+
 fn known(registry: &Registry, id: Id) -> Kept {
     match registry.wait_for(&id, LONG) {
         LookUp::Known(written) => written,
@@ -55,7 +60,7 @@ fn gone(registry: &Registry, id: Id) -> String {
     }
 }
 
-/// The trouble, once there is some; the schema is pending meanwhile.
+/// Why the registry does not answer, once that is known; the schema is pending until then.
 fn trouble(registry: &Registry, id: Id) -> String {
     let began = Instant::now();
     loop {
@@ -63,20 +68,20 @@ fn trouble(registry: &Registry, id: Id) -> String {
         if let Some(why) = registry.trouble() {
             return why;
         }
-        assert!(began.elapsed() < LONG, "no trouble");
+        assert!(began.elapsed() < LONG, "no failure is recorded");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn schema_is_pending_then_known_and_asked_for_once() {
+fn schema_is_pending_then_known_and_requested_once() {
     let server = Server::start(|_, _| schema(INT, ""));
     let metrics = Metrics::new();
     let registry = Registry::open_at(&settings(&[format!("{}/", server.url())]), &metrics, TIMING).unwrap();
     assert!(matches!(registry.look_up(&Id::Number(5)), LookUp::Pending));
     let first = known(&registry, Id::Number(5));
     assert_eq!(*first, Written::alone(Language::Avro, INT));
-    assert!(Arc::ptr_eq(&first, &known(&registry, Id::Number(5))), "always the same one");
+    assert!(Arc::ptr_eq(&first, &known(&registry, Id::Number(5))), "always the same object");
     known(&registry, Id::Guid([0x11; 16]));
     assert_eq!(
         server.paths(),
@@ -116,9 +121,10 @@ fn fixed_token_is_sent_with_the_headers_of_confluent_cloud() {
 }
 
 #[test]
-fn tokens_come_from_the_token_endpoint() {
+fn token_of_the_token_endpoint_is_sent_and_never_shown() {
     let issuer = Issuer::open(Terms { secret: "hunter2".to_owned(), audience: "registry", seconds: 300 });
-    let server = Server::start(|_, request| match request.to_lowercase().contains("authorization: bearer ey") {
+    let server = Server::start(|path, request| match request.to_lowercase().contains("authorization: bearer ey") {
+        true if path.contains("/6") => sent_back(request),
         true => schema(INT, ""),
         false => json(401, "{}"),
     });
@@ -133,6 +139,8 @@ fn tokens_come_from_the_token_endpoint() {
     known(&registry, Id::Number(5));
     let token = issuer.issued().remove(0);
     assert!(server.requests()[0].contains(&format!("Bearer {token}\r\n")));
+    let said = trouble(&registry, Id::Number(6));
+    assert!(said.contains("it answers 500") && !said.contains(&token[..8]), "{said}");
     let wrong = crate::config::OAuth { client_secret: Some(Text::secret("guess")), ..oauth };
     let said = trouble(&open(&SchemaRegistry { oauth: wrong, ..settings(&[server.url()]) }), Id::Number(5));
     assert!(
@@ -143,7 +151,7 @@ fn tokens_come_from_the_token_endpoint() {
 }
 
 #[test]
-fn references_come_first_each_once_for_each_name() {
+fn references_come_before_the_schema_once_for_each_name() {
     let server = Server::start(|path, _| match path {
         "/schemas/ids/5?fetchMaxId=false" => schema(
             "root",
@@ -172,7 +180,10 @@ fn references_are_bounded() {
         schema("x", &format!(r#","references":[{{"name":"n{next}","subject":"s","version":{next}}}]"#))
     });
     let why = gone(&registry(&server), Id::Number(5));
-    assert!(why.contains("schema 5 of the schema registry cannot be used: it refers to more than 256 others"), "{why}");
+    assert!(
+        why.contains("schema 5 of the schema registry cannot be used: it refers to more than 256 other schemas"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -182,11 +193,11 @@ fn reference_that_is_absent_makes_its_schema_absent() {
         false => json(404, r#"{"error_code":40402,"message":"Version 1 not found."}"#),
     });
     let why = gone(&registry(&server), Id::Number(5));
-    assert!(why.contains("schema 5 is not in the schema registry: what it refers to as Money:"), "{why}");
+    assert!(why.contains("schema 5 is not in the schema registry: the schema that it refers to as Money:"), "{why}");
 }
 
 #[test]
-fn absent_schema_is_asked_for_a_few_times_and_again_later() {
+fn absent_schema_is_requested_a_few_times_and_again_later() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let server = Server::start(move |_, _| match count.fetch_add(1, Ordering::SeqCst) {
@@ -198,17 +209,17 @@ fn absent_schema_is_asked_for_a_few_times_and_again_later() {
     assert!(why.starts_with("schema 5 is not in the schema registry: http://localhost:"), "{why}");
     assert!(why.ends_with("it answers 404 to GET /schemas/ids/5 (Schema not found)"), "{why}");
     assert_eq!(asked.load(Ordering::SeqCst), 3);
-    assert!(matches!(registry.look_up(&Id::Number(5)), LookUp::Absent(_)), "for a while");
+    assert!(matches!(registry.look_up(&Id::Number(5)), LookUp::Absent(_)), "for some time");
     assert_eq!(asked.load(Ordering::SeqCst), 3);
     let began = Instant::now();
     while !matches!(registry.look_up(&Id::Number(5)), LookUp::Known(_)) {
-        assert!(began.elapsed() < LONG, "it is asked for again");
+        assert!(began.elapsed() < LONG, "it is requested again");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn schema_that_is_registered_just_now_is_waited_for() {
+fn schema_that_was_registered_just_now_is_waited_for() {
     let asked = AtomicUsize::new(0);
     let server = Server::start(move |_, _| match asked.fetch_add(1, Ordering::SeqCst) {
         0..2 => absent(),
@@ -218,7 +229,7 @@ fn schema_that_is_registered_just_now_is_waited_for() {
 }
 
 #[test]
-fn many_random_ids_are_not_waited_for_again_and_again() {
+fn random_ids_are_not_each_waited_for_long() {
     let server = Server::start(|_, _| absent());
     let registry = registry(&server);
     (0..200).for_each(|number| drop(registry.look_up(&Id::Number(number))));
@@ -256,13 +267,13 @@ fn slow_registry_holds_up_no_look_up() {
 }
 
 #[test]
-fn answers_of_no_registry_say_what_they_are_and_are_asked_for_again() {
+fn error_says_what_has_answered_in_place_of_a_registry_which_is_asked_again() {
     for (answers, said) in [
         (
             ("200 text/html", "<html>log in</html>"),
             "it answers 200 to GET /schemas/ids/5 with HTML: is schema_registry.url",
         ),
-        (("200 text/plain", "hello"), "with something that is no JSON"),
+        (("200 text/plain", "hello"), "with something that is not JSON"),
         (("404 text/plain", "404 page not found"), "and not as a registry that lacks a schema"),
         (
             ("404 application/json", r#"{"error_code":404,"message":"HTTP 404 Not Found"}"#),
@@ -277,8 +288,8 @@ fn answers_of_no_registry_say_what_they_are_and_are_asked_for_again() {
     ] {
         let is_fixed = Arc::new(Mutex::new(false));
         let fixed = Arc::clone(&is_fixed);
-        let ((head, body), (status, kind)) = (answers, answers.0.split_once(' ').unwrap());
-        let _ = head;
+        let (head, body) = answers;
+        let (status, kind) = head.split_once(' ').unwrap();
         let server = Server::start(move |_, _| match *fixed.lock().unwrap() {
             true => schema(INT, ""),
             false => Reply::Answer(
@@ -287,8 +298,11 @@ fn answers_of_no_registry_say_what_they_are_and_are_asked_for_again() {
                 body.to_owned(),
             ),
         });
-        let registry = registry(&server);
+        let metrics = Metrics::new();
+        let registry = Registry::open_at(&settings(&[server.url()]), &metrics, TIMING).unwrap();
         let found = trouble(&registry, Id::Number(5));
+        assert!(metrics.render().contains("{result=\"found\"} 0\n"), "{}", metrics.render());
+        assert!(found.contains(&server.url()), "{found}");
         assert!(found.contains(said) && !found.contains("hunter2"), "{found}");
         *is_fixed.lock().unwrap() = true;
         known(&registry, Id::Number(5));
@@ -297,13 +311,10 @@ fn answers_of_no_registry_say_what_they_are_and_are_asked_for_again() {
 }
 
 #[test]
-fn registry_that_lets_nobody_in_is_reported_without_a_secret() {
-    let server = Server::start(|_, request| {
-        let back = serde_json::Value::String(request.to_owned());
-        match request.contains("/schemas/ids/6") {
-            true => json(500, format!(r#"{{"message":{back}}}"#)),
-            false => json(401, format!(r#"{{"error_code":401,"message":{back}}}"#)),
-        }
+fn refused_login_is_reported_without_a_secret() {
+    let server = Server::start(|path, request| match path.contains("/6") {
+        true => sent_back(request),
+        false => json(401, format!(r#"{{"error_code":401,"message":{}}}"#, serde_json::Value::from(request))),
     });
     let (username, password) = (Some(Text::plain("me")), Some(Text::secret("hunter2")));
     let settings = SchemaRegistry { username, password, ..settings(&[server.url()]) };
@@ -323,6 +334,15 @@ fn registry_that_lets_nobody_in_is_reported_without_a_secret() {
     assert!(!format!("{registry:?} {settings:?}").contains("hunter2"));
 }
 
+/// Messages show only the beginning of a text, which may end within a secret.
+#[test]
+fn no_part_of_a_long_secret_is_shown() {
+    let server = Server::start(|_, request| sent_back(request));
+    let token = Some(Text::secret("hunter2".repeat(100)));
+    let said = trouble(&open(&SchemaRegistry { token, ..settings(&[server.url()]) }), Id::Number(5));
+    assert!(said.contains("it answers 500") && !said.contains("hunter"), "{said}");
+}
+
 #[test]
 fn next_address_is_asked_when_one_fails_and_absence_needs_all() {
     let down = format!("http://localhost:{}", Server::nowhere());
@@ -330,10 +350,25 @@ fn next_address_is_asked_when_one_fails_and_absence_needs_all() {
     let registry = open(&settings(&[down.clone(), server.url()]));
     known(&registry, Id::Number(5));
     let said = trouble(&registry, Id::Number(6));
-    assert!(said.contains(&format!("{down}: it cannot be reached")), "the other one may have it: {said}");
+    assert!(said.contains(&format!("{down}: it cannot be reached")), "the address that is down may have it: {said}");
     let other = Server::start(|_, _| absent());
     gone(&open(&settings(&[server.url(), other.url()])), Id::Number(6));
     assert!(!other.paths().is_empty());
+}
+
+#[test]
+fn address_with_a_login_page_is_passed_over() {
+    let page = Server::start(|_, _| Reply::Answer(200, String::new(), "<html>log in</html>".to_owned()));
+    let server = Server::start(|_, _| schema(INT, ""));
+    let metrics = Metrics::new();
+    let registry = Registry::open_at(&settings(&[page.url(), server.url()]), &metrics, TIMING).unwrap();
+    known(&registry, Id::Number(5));
+    known(&registry, Id::Number(6));
+    let rendered = metrics.render();
+    for line in ["{result=\"found\"} 2\n", "{result=\"failed\"} 1\n"] {
+        assert!(rendered.contains(line), "{line}: {rendered}");
+    }
+    assert_eq!(page.paths().len(), 1, "the address that answered last is asked first");
 }
 
 #[test]
@@ -356,7 +391,7 @@ fn known_schema_is_never_replaced_by_another_text() {
 }
 
 #[test]
-fn endless_and_large_answers_are_of_no_use() {
+fn endless_and_large_answers_are_unusable() {
     let server = Server::start(|path, _| match path.contains("/5") {
         true => Reply::Endless,
         false => schema(&"x".repeat((1 << 20) + 1), ""),
@@ -368,7 +403,7 @@ fn endless_and_large_answers_are_of_no_use() {
     assert!(why.ends_with("cannot be used: it is larger than 1 MiB"), "{why}");
 }
 
-/// How a server speaks TLS that asks for a client's certificate.
+/// The TLS settings of a server that requires a certificate of the client.
 fn mutual(authority: &Authority) -> Arc<ServerConfig> {
     let chain = |name: &str| {
         CertificateDer::pem_file_iter(authority.path(name)).unwrap().collect::<Result<Vec<_>, _>>().unwrap()
@@ -384,7 +419,7 @@ fn mutual(authority: &Authority) -> Arc<ServerConfig> {
 }
 
 #[test]
-fn tls_needs_the_authority_and_shows_a_certificate_where_one_is_asked_for() {
+fn tls_needs_the_authority_and_presents_the_certificate_if_the_server_asks() {
     let authority = Authority::shared();
     let plain = Server::start_tls(authority.server(&[]), |_, _| schema(INT, ""));
     let said = trouble(&registry(&plain), Id::Number(5));
@@ -399,7 +434,7 @@ fn tls_needs_the_authority_and_shows_a_certificate_where_one_is_asked_for() {
 }
 
 #[test]
-fn apicurio_gives_texts_and_references_by_its_own_api() {
+fn texts_and_references_are_fetched_by_apicurios_own_api() {
     let server = Server::start(|path, _| match path {
         "/apis/registry/v3/ids/globalIds/5?returnArtifactType=true" => Reply::Answer(
             200,
@@ -429,7 +464,7 @@ fn apicurio_gives_texts_and_references_by_its_own_api() {
 }
 
 #[test]
-fn apicurio_before_3_is_asked_by_its_former_api() {
+fn apicurio_before_3_is_asked_by_version_2_of_its_api() {
     let server = Server::start(|path, _| match path {
         "/apis/registry/v2/ids/contentIds/5?returnArtifactType=true" => {
             Reply::Answer(200, String::new(), r#"{"type":"record","name":"R","fields":[]}"#.to_owned())
@@ -467,7 +502,7 @@ fn latest_version_is_fetched_for_checks() {
 }
 
 #[test]
-fn dropped_registry_asks_nothing_any_more() {
+fn dropped_registry_sends_no_more_requests() {
     let server = Server::start(|_, _| json(500, "{}"));
     let dropped = registry(&server);
     trouble(&dropped, Id::Number(5));

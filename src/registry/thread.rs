@@ -1,8 +1,9 @@
-//! The thread that asks the registry: one small runtime, on which each schema that is wanted is a task.
+//! The thread that asks the registry: a runtime with a task for each requested schema. It ends when the [`super::Registry`]
+//! is dropped.
 //!
-//! **Failure**: a panic ends a task alone, and its schema stays pending; the thread ends with the registry's handle.
+//! **Failure**: a panic ends one task, whose schema then stays pending.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,44 +23,49 @@ use super::shelf::Shelf;
 use super::timing::Timing;
 use crate::schemas::Id;
 
-/// What is said once there is no thread any more.
+/// The error after the thread has ended.
 pub const ENDED: &str = "the thread that asks the schema registry has ended";
-/// How many questions are asked at once.
+/// How many schemas are fetched at the same time.
 const IN_FLIGHT: usize = 4;
-/// How often an absent schema is asked for before it counts as absent, at first.
+/// After how many answers that the registry does not have a schema the schema counts as absent.
 const ABSENT_ASKS: u32 = 3;
-/// For how many schemas that is done at once. Records that name random ids would be waited for again and again.
+/// For how many schemas the registry is asked that often; any other counts as absent after one answer. Otherwise damaged
+/// records, each with a random id, would each be held up for seconds.
 const PATIENCE_MAX: u32 = 10;
-/// How often there is patience for one more.
+/// The interval after which the registry may be asked that often for one more schema.
 const PATIENCE_AGAIN: Duration = Duration::from_secs(6);
-/// How often absent schemas are looked through for those whose time is over; a part of it.
+/// While a schema counts as absent, this many searches look for absent schemas whose time is over.
 const SWEEPS: u32 = 60;
-/// How often the latest version of a subject is asked for.
+/// How many times the latest version of a subject is requested.
 const LATEST_ASKS: u32 = 3;
-/// A fifth less or more, so that processes that failed together do not come again together.
+/// Pauses are up to a fifth shorter or longer, so that instances that failed together do not ask again together.
 const JITTER: std::ops::RangeInclusive<f64> = 0.8..=1.2;
+/// The least time between two warnings. Requests for several schemas may fail for different reasons in turn.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Something to ask for.
+/// A request of the thread.
 pub enum Job {
-    /// A schema.
+    /// Fetch a schema.
     Schema(Id),
-    /// The latest version of a subject.
+    /// Fetch the latest version of a subject.
     Latest {
         /// The subject.
         subject: String,
-        /// Where the answer goes.
+        /// Receives the result.
         reply: SyncSender<Result<Option<Latest>, String>>,
     },
 }
 
-/// What tasks share.
+/// The state that the tasks share.
 struct Asking {
     client: Client,
     shelf: Arc<Shelf>,
     timing: Timing,
     permits: Semaphore,
-    /// For how many schemas that are absent there is patience.
+    /// For how many more absent schemas the registry is asked [`ABSENT_ASKS`] times.
     patience: Cell<u32>,
+    /// When the last warning was logged, and its text; the text is `None` if the registry has answered since.
+    warned: RefCell<Option<(Instant, Option<String>)>>,
 }
 
 /// Starts the thread.
@@ -70,16 +76,16 @@ pub fn start(
 ) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build()?;
     let run = move || {
-        let asking =
-            Asking { client, shelf, timing, permits: Semaphore::new(IN_FLIGHT), patience: Cell::new(PATIENCE_MAX) };
+        let (permits, patience) = (Semaphore::new(IN_FLIGHT), Cell::new(PATIENCE_MAX));
+        let asking = Asking { client, shelf, timing, permits, patience, warned: RefCell::new(None) };
         LocalSet::new().block_on(&runtime, Rc::new(asking).run(jobs));
-        // Without waiting for a name that is being looked up.
+        // A host name that is still being resolved is not waited for.
         runtime.shutdown_background();
     };
     std::thread::Builder::new().name("schema-registry".to_owned()).spawn(run).map(drop)
 }
 
-/// Does something again and again.
+/// Does the work once in each interval, for ever.
 async fn repeat<F: Future<Output = ()>>(every: Duration, mut work: impl FnMut() -> F) {
     loop {
         sleep(every).await;
@@ -92,7 +98,7 @@ fn jittered(pause: Duration) -> Duration {
 }
 
 impl Asking {
-    /// Asks for what is wanted, until nobody wants anything any more.
+    /// Carries out jobs until their sender is dropped.
     async fn run(self: Rc<Self>, mut jobs: UnboundedReceiver<Job>) {
         let own = Rc::clone(&self);
         spawn_local(repeat(self.timing.absent_for / SWEEPS, move || {
@@ -110,21 +116,21 @@ impl Asking {
             match job {
                 Job::Schema(id) => drop(spawn_local(async move { own.obtain(id).await })),
                 Job::Latest { subject, reply } => drop(spawn_local(async move {
-                    // Fails if nobody waits any more.
+                    // Fails if the caller has stopped waiting.
                     let _ = reply.send(own.latest(&subject).await);
                 })),
             }
         }
     }
 
-    /// Asks for a schema until it is there, or absent.
+    /// Requests a schema until it arrives or is absent.
     async fn obtain(&self, id: Id) {
         let (mut pause, mut asked) = (self.timing.pause_min, 0);
         loop {
             let found = self.schema(id).await;
             match found {
                 Ok(written) => {
-                    tracing::debug!("{id} has come from the schema registry");
+                    tracing::debug!("{id} was fetched from the schema registry");
                     return self.shelf.put(id, written);
                 }
                 Err(Missing::Absent(why)) => {
@@ -146,21 +152,35 @@ impl Asking {
         }
     }
 
-    /// Asks for a schema once, and notes whether the registry answers.
+    /// Requests a schema once, and records whether the registry answers.
     async fn schema(&self, id: Id) -> Result<crate::schemas::Written, Missing> {
         let _permit = self.permits.acquire().await;
         let found = self.client.schema(id).await;
         match &found {
-            Err(Missing::Refused(why) | Missing::Failed(why)) => {
-                let why = format!("the schema registry {why}");
-                if self.shelf.failed(why.clone()) {
-                    tracing::warn!("{why}; it is asked again and again, and records that need a schema wait");
-                }
-            }
-            _ if self.shelf.answered() => tracing::info!("the schema registry answers again"),
-            _ => {}
+            Err(Missing::Refused(why) | Missing::Failed(why)) => self.on_failure(format!("the schema registry {why}")),
+            _ => self.on_answer(),
         }
         found
+    }
+
+    fn on_failure(&self, why: String) {
+        let mut warned = self.warned.borrow_mut();
+        let is_due =
+            warned.as_ref().is_none_or(|(at, last)| at.elapsed() >= WARN_INTERVAL && last.as_ref() != Some(&why));
+        if is_due {
+            tracing::warn!("{why}; ratchet keeps asking, and records whose schemas are not known yet wait");
+            *warned = Some((Instant::now(), Some(why.clone())));
+        }
+        self.shelf.failed(why);
+    }
+
+    fn on_answer(&self) {
+        self.shelf.answered();
+        if let Some((_, last)) = &mut *self.warned.borrow_mut()
+            && last.take().is_some()
+        {
+            tracing::info!("the schema registry answers again");
+        }
     }
 
     fn is_patient(&self) -> bool {
@@ -196,19 +216,19 @@ impl Asking {
         Ok(None)
     }
 
-    /// Compares what is known with what the registry has, now and then: a registry that was set up anew gives its ids to
-    /// other schemas.
+    /// Compares the known schemas with those of the registry, once in each interval: a registry that was set up anew may
+    /// give their ids to other schemas.
     async fn compare(self: Rc<Self>) {
-        let mut said: Vec<Id> = Vec::new();
+        let mut reported: Vec<Id> = Vec::new();
         loop {
             sleep(jittered(self.timing.compare)).await;
             for (id, known) in self.shelf.known() {
                 let Ok(now) = self.schema(id).await else { continue };
-                if now != *known && !said.contains(&id) {
-                    said.push(id);
+                if now != *known && !reported.contains(&id) {
+                    reported.push(id);
                     tracing::error!(
-                        "the schema registry has another text for {id} than before: records are read by the first one, and \
-                         by the other after a restart; ids must never be given twice"
+                        "the schema registry has another text for {id} than before: ratchet reads records by the first \
+                         text, and by the other one after a restart; an id must never be given to two schemas"
                     );
                 }
             }

@@ -1,19 +1,19 @@
-//! The times of a registry's client.
+//! The timing of a registry's client.
 
 use std::time::Duration;
 
-/// When things are done again.
+/// The pauses before requests are repeated.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// The first pause after a failure.
     pub pause_min: Duration,
     /// The longest pause after a failure.
     pub pause_max: Duration,
-    /// The first pause before an absent schema is asked for again, at first; the second one is twice as long.
+    /// The pause before the registry is asked again for a schema that it does not have; the second pause is twice as long.
     pub absent_pause: Duration,
-    /// How long a schema counts as absent.
+    /// How long a schema counts as absent before it is requested again.
     pub absent_for: Duration,
-    /// How often schemas that are known are compared with what the registry has.
+    /// How often known schemas are compared with those of the registry.
     pub compare: Duration,
 }
 

@@ -8,8 +8,8 @@ use crate::schemas::{Id, LookUp, Schemas, Sources, Written};
 /// How long a command waits for a schema.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Sources that wait. Once one schema did not come, none is waited for any more: the command should end with
-/// [`Waiting::failure`], instead of waiting as long again for each record.
+/// Sources that wait for schemas. Once a schema has not arrived in time, they no longer wait for any: the command should end
+/// with [`Waiting::failure`], instead of waiting as long again for each record.
 #[derive(Debug)]
 pub struct Waiting {
     sources: Sources,
@@ -18,17 +18,17 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// These sources, which are waited for.
+    /// Waits for schemas of these sources.
     pub fn new(sources: Sources) -> Arc<Self> {
         Self::at_most(sources, WAIT)
     }
 
-    /// The same, for this long at most.
+    /// The same, with another limit.
     pub fn at_most(sources: Sources, wait: Duration) -> Arc<Self> {
         Arc::new(Self { sources, wait, failure: OnceLock::new() })
     }
 
-    /// It as sources; none if it has none.
+    /// These waiting sources as [`Sources`], without any if there are none to wait for.
     pub fn sources(self: &Arc<Self>) -> Sources {
         let mut list: Vec<Arc<dyn Schemas>> = Vec::new();
         if !self.sources.list.is_empty() {
@@ -37,7 +37,7 @@ impl Waiting {
         Sources { list, id_bytes: self.sources.id_bytes }
     }
 
-    /// Why the first schema that did not come did not, in words; `None` if all came.
+    /// Why the first missing schema has not arrived; `None` if all have.
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
@@ -73,14 +73,14 @@ impl Schemas for Waiting {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: a look-up waits for a schema, and after one that did not come nothing waits any more.
+    //! Goal: a look-up waits for a schema; after one schema has not arrived in time, no look-up waits any more.
 
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use crate::schemas::Language;
 
-    /// Has schema 1 for those who wait, and never any other.
+    /// Has schema 1 if a look-up waits for it, and never any other schema.
     #[derive(Debug, Default)]
     struct Slow {
         waits: AtomicUsize,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_are_waited_for_until_one_does_not_come() {
+    fn look_ups_wait_until_a_schema_does_not_arrive_in_time() {
         let slow = Arc::new(Slow::default());
         let list = vec![Arc::clone(&slow) as Arc<dyn Schemas>];
         let waiting = Waiting::at_most(Sources { list, ..Sources::default() }, Duration::from_millis(20));

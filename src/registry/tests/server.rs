@@ -1,4 +1,4 @@
-//! A small server of HTTP on a real socket, which says what a test tells it to.
+//! A small HTTP server on a real socket, which answers as a test tells it to.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// What is done with a request.
+/// How a request is answered.
 pub enum Reply {
-    /// It is answered: with a status, more lines of the head, and a body.
+    /// With a status, more lines of the head, and a body.
     Answer(u16, String, String),
-    /// Nothing comes, for this time.
+    /// With nothing, for this time; then the connection is closed.
     Silence(Duration),
-    /// A body that does not end.
+    /// With a body that does not end.
     Endless,
 }
 
@@ -24,7 +24,7 @@ pub fn json(status: u16, body: impl Into<String>) -> Reply {
     Reply::Answer(status, "Content-Type: application/vnd.schemaregistry.v1+json\r\n".to_owned(), body.into())
 }
 
-/// Confluent's answer for an unknown schema.
+/// Confluent's answer if the registry does not have the schema.
 pub fn absent() -> Reply {
     json(404, r#"{"error_code":40403,"message":"Schema not found"}"#)
 }
@@ -36,7 +36,7 @@ pub fn schema(text: &str, more: &str) -> Reply {
 
 type Answer = dyn Fn(&str, &str) -> Reply + Send + Sync;
 
-/// A server, until it is dropped.
+/// A server. Stops when dropped.
 pub struct Server {
     port: u16,
     scheme: &'static str,
@@ -45,17 +45,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// One that answers each request by its path and its whole text.
+    /// Starts a server that answers each request by its path and its whole text.
     pub fn start(answer: impl Fn(&str, &str) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_at(0, None, answer)
     }
 
-    /// One that speaks TLS.
+    /// Starts a server that speaks TLS.
     pub fn start_tls(tls: Arc<ServerConfig>, answer: impl Fn(&str, &str) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_at(0, Some(tls), answer)
     }
 
-    /// One at this port.
+    /// Starts a server at this port.
     pub fn start_at(
         port: u16,
         tls: Option<Arc<ServerConfig>>,
@@ -73,7 +73,7 @@ impl Server {
                     return;
                 }
                 let (answer, seen, tls) = (Arc::clone(&answer), Arc::clone(&seen), tls.clone());
-                // A client may go away as it likes.
+                // A client may close the connection at any time.
                 thread::spawn(move || match tls {
                     None => serve(stream, &*answer, &seen),
                     Some(tls) => serve(StreamOwned::new(ServerConnection::new(tls).unwrap(), stream), &*answer, &seen),
@@ -88,18 +88,18 @@ impl Server {
         TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
     }
 
-    /// Where it is.
+    /// The server's address.
     pub fn url(&self) -> String {
         format!("{}://localhost:{}", self.scheme, self.port)
     }
 
-    /// The paths that were asked for, with their queries.
+    /// The requested paths, with their queries.
     pub fn paths(&self) -> Vec<String> {
         let path = |request: &String| request.split(' ').nth(1).unwrap_or_default().to_owned();
         self.requests.lock().unwrap().iter().map(path).collect()
     }
 
-    /// The requests.
+    /// The requests, as they were received.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
@@ -108,7 +108,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::SeqCst);
-        // Wakes it up.
+        // Wakes the thread that accepts connections.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
