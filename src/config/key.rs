@@ -1,4 +1,4 @@
-//! What a setting is: a row of the tables of settings.
+//! A setting: a row of the tables of settings.
 
 use super::draft::Draft;
 use super::typed::Typed;

@@ -275,7 +275,7 @@ fn is_known(name: &str) -> bool {
     keys::find(name).is_some() || property.is_some_and(|property| !matches!(property, "consumer" | "producer"))
 }
 
-/// Whether a value must not be shown, by its name or its looks.
+/// Whether a value must not be shown: its setting may hold secrets, or it looks like an address with a user.
 fn hides(name: &str, value: &str) -> bool {
     kafka::is_secret(name) || registry::is_secret(name) || registry::names_a_user(value) || !is_known(name)
 }

@@ -59,7 +59,7 @@ pub fn load_with(
     read(path, sets, environment, Some(check_property))
 }
 
-/// The same, for commands that need no cluster: it may be missing, and nothing of it is checked.
+/// The same, for commands that need no cluster: its settings may be missing, and are not checked together.
 pub fn load_without_cluster(
     path: Option<&Path>,
     sets: &[String],

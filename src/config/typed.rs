@@ -74,15 +74,12 @@ impl Typed<'_, '_> {
 
     /// A folder's path.
     pub fn path(&mut self, example: &str) -> Option<PathBuf> {
-        // A tilde is not expanded here, and a folder of that name is not what the user wants.
-        let parse = |text: &str| (!text.is_empty() && !text.starts_with('~')).then(|| PathBuf::from(text));
-        self.convert("a folder's path, without `~`", example, parse)
+        self.convert("a folder's path, without `~`", example, without_tilde)
     }
 
     /// A file's path.
     pub fn file(&mut self, example: &str) -> Option<PathBuf> {
-        let parse = |text: &str| (!text.is_empty() && !text.starts_with('~')).then(|| PathBuf::from(text));
-        self.convert("a file's path, without `~`", example, parse)
+        self.convert("a file's path, without `~`", example, without_tilde)
     }
 
     /// Any text.
@@ -90,16 +87,16 @@ impl Typed<'_, '_> {
         self.setting.text.value.clone()
     }
 
-    /// Addresses of HTTP, with commas between them.
+    /// HTTP addresses, separated by commas.
     pub fn addresses(&mut self, example: &str) -> Option<Vec<String>> {
-        let what =
-            "an address that begins with http:// or https://, or several with commas between them, without a user";
+        let what = "an address that begins with http:// or https://, without a user, or several such addresses separated by \
+                    commas";
         self.convert(what, example, |text| {
             text.split(',').map(str::trim).map(|one| registry::is_address(one).then(|| one.to_owned())).collect()
         })
     }
 
-    /// How long an answer may take, in milliseconds.
+    /// How long a request may take, in milliseconds.
     pub fn answer_ms(&mut self, example: &str) -> Option<u64> {
         let parse = |text: &str| units::duration_ms(text).filter(|ms| (100..=300_000).contains(ms));
         self.convert("a duration with its unit, from 100ms to 5m", example, parse)?.try_into().ok()
@@ -122,4 +119,9 @@ impl Typed<'_, '_> {
         let parse = |text: &str| EnvFilter::try_new(text).ok().map(|_| text.to_owned());
         self.convert("a level, or a filter", "info,ratchet::engine=debug", parse)
     }
+}
+
+/// A path as it is. A tilde would not be expanded, and the user does not want a file or folder of that name.
+fn without_tilde(text: &str) -> Option<PathBuf> {
+    (!text.is_empty() && !text.starts_with('~')).then(|| PathBuf::from(text))
 }

@@ -35,9 +35,9 @@ pub struct Config {
     pub topics: TopicSettings,
     /// Whether to create ratchet's own tables in the database of a sink if they do not exist.
     pub tables_create: bool,
-    /// Where schemas are fetched from.
+    /// The schema registry.
     pub schema_registry: SchemaRegistry,
-    /// The folder of schemas in files; `None` if there is none.
+    /// The folder of schema files, if one is set.
     pub schemas_dir: Option<PathBuf>,
     /// What to log, and how.
     pub log: Log,

@@ -1,4 +1,4 @@
-//! Checks the schema registry's settings together.
+//! Checks whether the settings of the schema registry fit together.
 
 use super::super::layers;
 use super::super::setting::{Collected, Setting};
@@ -10,7 +10,7 @@ pub fn check(registry: &SchemaRegistry, collected: &Collected, report: &mut Repo
     let SchemaRegistry { urls, username, password, token, oauth, certificate, key, .. } = registry;
     let OAuth { url, client_id, client_secret, .. } = oauth;
     let is_oauth = url.is_some() || client_id.is_some() || client_secret.is_some();
-    // Each needs what stands beside it.
+    // The first setting of each row needs the second one.
     let pairs = [
         ("username", username.is_some(), "password", password.is_some()),
         ("password", password.is_some(), "username", username.is_some()),
@@ -23,27 +23,30 @@ pub fn check(registry: &SchemaRegistry, collected: &Collected, report: &mut Repo
         ("oauth.ca", oauth.ca.is_some(), "oauth.url", url.is_some()),
     ];
     let name = |name: &str| format!("schema_registry.{name}");
-    for (given, is_given, needed, is_there) in pairs {
-        if is_given && !is_there && !collected.may_miss(&name(needed)) {
+    for (given, is_given, needed, has_needed) in pairs {
+        if is_given && !has_needed && !collected.may_miss(&name(needed)) {
             let message = format!("`{}` needs `{}`", name(given), name(needed));
             let help = format!("write both, or neither; the environment variable of the other is {}", variable(needed));
             mistake(collected, &name(given), report, message, "alone here", &help);
         }
     }
-    let ways = [("username", username.is_some()), ("token", token.is_some()), ("oauth.url", is_oauth)];
-    let given: Vec<&str> = ways.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| *name).collect();
+    let logins = [("username", username.is_some()), ("token", token.is_some()), ("oauth.url", is_oauth)];
+    let given: Vec<&str> = logins.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| *name).collect();
     if let [first, second, ..] = given[..] {
         let message = format!("`{}` and `{}` are two ways to log in", name(first), name(second));
         mistake(collected, &name(second), report, message, "the second one", "keep one of them");
     }
-    if urls.is_empty() && !collected.may_miss("schema_registry.url") {
+    // An address that cannot be used was reported as such.
+    let is_missing = urls.is_empty() && collected.last("schema_registry.url").is_none();
+    if is_missing && !collected.may_miss("schema_registry.url") {
+        // Ids are also read without a registry.
         let of_registry = |setting: &&Setting| {
             setting.name.starts_with("schema_registry.") && setting.name != "schema_registry.id_bytes"
         };
         if let Some(setting) = collected.settings.iter().find(of_registry) {
             let message = "`schema_registry.url` is missing: where is the schema registry?".to_owned();
             let help = "write e.g. `schema_registry: {url: \"http://localhost:8081\"}`";
-            report.mistake((&setting.file, setting.name_place), message, "this is for a registry", help);
+            report.mistake((&setting.file, setting.name_place), message, "this setting needs a registry", help);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The schema registry's settings, and the folder of schemas, as they are written.
+//! How the settings of the schema registry, and of the folder of schemas, are written.
 
 use std::path::PathBuf;
 
@@ -20,37 +20,37 @@ pub static KEYS: &[Key] = &[
     Key {
         name: "schema_registry.url",
         default: Omitted::Words("none"),
-        about: "where schemas are fetched: a registry with Confluent's API (Apicurio has it at `/apis/ccompat/v7`), or \
-                Apicurio's own (`/apis/registry/v3`); several of one registry with commas between them, of which the next \
-                one is asked when one fails",
+        about: "the registry's address, with the path of its API: Confluent's (at Apicurio `/apis/ccompat/v7`), or Apicurio's \
+                own (`/apis/registry/v3`). Several addresses of one registry are separated by commas; if one fails, the next \
+                is asked",
         put: |draft, typed| put(&mut draft.config.schema_registry.urls, typed.addresses("http://localhost:8081")),
         show: |config| (!config.schema_registry.urls.is_empty()).then(|| config.schema_registry.urls.join(",")),
     },
     Key {
         name: "schema_registry.username",
         default: Omitted::Words("none"),
-        about: "basic authentication, with `schema_registry.password`; an API key at Confluent Cloud",
+        about: "the user of basic authentication, with `schema_registry.password`; at Confluent Cloud an API key",
         put: |draft, typed| draft.config.schema_registry.username = Some(typed.text()),
         show: |config| shown(config.schema_registry.username.as_ref()),
     },
     Key {
         name: "schema_registry.password",
         default: Omitted::Words("none"),
-        about: "a secret: `${env:NAME}` or `${file:PATH}`",
+        about: "the user's password, a secret: `${env:NAME}` or `${file:PATH}`",
         put: |draft, typed| draft.config.schema_registry.password = Some(typed.text()),
         show: |config| shown(config.schema_registry.password.as_ref()),
     },
     Key {
         name: "schema_registry.token",
         default: Omitted::Words("none"),
-        about: "a bearer token that stays the same; a secret",
+        about: "a fixed bearer token, in place of a user; a secret",
         put: |draft, typed| draft.config.schema_registry.token = Some(typed.text()),
         show: |config| shown(config.schema_registry.token.as_ref()),
     },
     Key {
         name: "schema_registry.oauth.url",
         default: Omitted::Words("none"),
-        about: "the endpoint of bearer tokens, which are asked for by client credentials and renewed in time",
+        about: "the token endpoint, if bearer tokens are requested with client credentials; they are renewed in time",
         put: |draft, typed| {
             let address = typed.addresses("https://login.example.com/oauth2/token");
             draft.config.schema_registry.oauth.url = address.and_then(|address| address.into_iter().next());
@@ -60,71 +60,70 @@ pub static KEYS: &[Key] = &[
     Key {
         name: "schema_registry.oauth.client_id",
         default: Omitted::Words("none"),
-        about: "as whom tokens are asked for",
+        about: "the client's id at the token endpoint",
         put: |draft, typed| draft.config.schema_registry.oauth.client_id = Some(typed.text()),
         show: |config| shown(config.schema_registry.oauth.client_id.as_ref()),
     },
     Key {
         name: "schema_registry.oauth.client_secret",
         default: Omitted::Words("none"),
-        about: "its password; a secret",
+        about: "the client's secret at the token endpoint",
         put: |draft, typed| draft.config.schema_registry.oauth.client_secret = Some(typed.text()),
         show: |config| shown(config.schema_registry.oauth.client_secret.as_ref()),
     },
     Key {
         name: "schema_registry.oauth.scope",
         default: Omitted::Words("none"),
-        about: "what tokens are to be good for",
+        about: "the scope of the tokens",
         put: |draft, typed| draft.config.schema_registry.oauth.scope = Some(typed.text()),
         show: |config| shown(config.schema_registry.oauth.scope.as_ref()),
     },
     Key {
         name: "schema_registry.oauth.ca",
         default: Omitted::Words("the system's"),
-        about: "a file with the certificates of the token endpoint's authorities",
+        about: "a file with the certificates of the authorities that the token endpoint's certificate is checked against",
         put: |draft, typed| draft.config.schema_registry.oauth.ca = typed.file("/etc/ratchet/ca.pem"),
         show: |config| path(config.schema_registry.oauth.ca.as_ref()),
     },
     Key {
         name: "schema_registry.logical_cluster",
         default: Omitted::Words("none"),
-        about: "with tokens at Confluent Cloud: the registry's cluster (`lsrc-…`), sent as `target-sr-cluster`",
+        about: "the registry's cluster (`lsrc-…`), for tokens at Confluent Cloud; sent as `target-sr-cluster`",
         put: |draft, typed| draft.config.schema_registry.logical_cluster = Some(typed.text()),
         show: |config| shown(config.schema_registry.logical_cluster.as_ref()),
     },
     Key {
         name: "schema_registry.identity_pool",
         default: Omitted::Words("none"),
-        about: "with tokens at Confluent Cloud: the identity pool (`pool-…`)",
+        about: "the identity pool (`pool-…`), for tokens at Confluent Cloud",
         put: |draft, typed| draft.config.schema_registry.identity_pool = Some(typed.text()),
         show: |config| shown(config.schema_registry.identity_pool.as_ref()),
     },
     Key {
         name: "schema_registry.ca",
         default: Omitted::Words("the system's"),
-        about: "a file with the certificates of the registry's authorities; read again for new connections",
+        about: "a file with the certificates of the authorities that the registry's certificate is checked against",
         put: |draft, typed| draft.config.schema_registry.ca = typed.file("/etc/ratchet/ca.pem"),
         show: |config| path(config.schema_registry.ca.as_ref()),
     },
     Key {
         name: "schema_registry.certificate",
         default: Omitted::Words("none"),
-        about: "a file with a certificate of ratchet's own, with `schema_registry.key`, for mutual TLS; read again for new \
-                connections",
+        about: "a file with ratchet's own certificate, for mutual TLS, with `schema_registry.key`",
         put: |draft, typed| draft.config.schema_registry.certificate = typed.file("/etc/ratchet/client.pem"),
         show: |config| path(config.schema_registry.certificate.as_ref()),
     },
     Key {
         name: "schema_registry.key",
         default: Omitted::Words("none"),
-        about: "the file with its key, not encrypted",
+        about: "a file with the key of that certificate, not encrypted",
         put: |draft, typed| draft.config.schema_registry.key = typed.file("/etc/ratchet/client.key"),
         show: |config| path(config.schema_registry.key.as_ref()),
     },
     Key {
         name: "schema_registry.id_bytes",
         default: Omitted::Is("4"),
-        about: "how long a schema's number in a record is: `4`, or `8` for Apicurio's serializers before 3",
+        about: "the length of the numeric schema ids in records: `4`, or `8` for Apicurio's serializers before 3",
         put: |draft, typed| {
             put(&mut draft.config.schema_registry.are_ids_long, typed.choice(&[("4", false), ("8", true)]));
         },
@@ -136,8 +135,8 @@ pub static KEYS: &[Key] = &[
     Key {
         name: "schema_registry.ids_of",
         default: Omitted::Is("contents"),
-        about: "what a number in a record is at Apicurio's own API: the id of a content (`contents`), as its serializers \
-                write it since 3, or of an artifact's version (`versions`, its global id)",
+        about: "for Apicurio's own API, the kind of the numeric schema ids in records: content ids (`contents`), which its \
+                serializers write since 3, or global ids (`versions`)",
         put: |draft, typed| {
             let choices = [("contents", IdsOf::Contents), ("versions", IdsOf::Versions)];
             put(&mut draft.config.schema_registry.ids_of, typed.choice(&choices));
@@ -152,7 +151,7 @@ pub static KEYS: &[Key] = &[
     Key {
         name: "schema_registry.timeout",
         default: Omitted::Is("10s"),
-        about: "how long an answer may take, the connection included",
+        about: "how long a request may take, connecting included",
         put: |draft, typed| put(&mut draft.config.schema_registry.timeout_ms, typed.answer_ms("10s")),
         show: |config| {
             let timeout = std::time::Duration::from_millis(config.schema_registry.timeout_ms);
@@ -162,7 +161,7 @@ pub static KEYS: &[Key] = &[
     Key {
         name: "schemas.dir",
         default: Omitted::Words("none"),
-        about: "a folder of schemas in files, which are looked at before the registry",
+        about: "a folder of schema files, which [are used](formats.md#schemas-in-files) before the registry",
         put: |draft, typed| draft.config.schemas_dir = typed.path("schemas"),
         show: |config| path(config.schemas_dir.as_ref()),
     },

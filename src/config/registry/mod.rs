@@ -1,6 +1,6 @@
-//! The schema registry's settings, and the folder of schemas.
+//! The settings of the schema registry, and of the folder of schemas.
 //!
-//! - `settings`: as the other rooms read them · `keys`: as they are written · `check`: whether they fit together
+//! - `settings`: the settings as other rooms use them · `keys`: how they are written · `check`: whether they fit together
 
 mod check;
 mod keys;

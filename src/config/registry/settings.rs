@@ -1,4 +1,4 @@
-//! The schema registry's settings as the other rooms read them, and what of them must not be shown.
+//! The settings of the schema registry as other rooms use them, and the values among them that must not be shown.
 
 use std::path::PathBuf;
 
@@ -6,34 +6,34 @@ use http::Uri;
 
 use crate::yaml::Text;
 
-/// Where schemas are fetched from, and as whom.
+/// The schema registry, and how to log in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaRegistry {
-    /// The registry's addresses, all with the same schemas; none if there is no registry.
+    /// The registry's addresses, all with the same schemas; empty without a registry.
     pub urls: Vec<String>,
-    /// Basic authentication: the user.
+    /// The user of basic authentication.
     pub username: Option<Text>,
     /// The user's password.
     pub password: Option<Text>,
     /// A bearer token that never changes.
     pub token: Option<Text>,
-    /// Bearer tokens from a token endpoint.
+    /// How bearer tokens are requested from a token endpoint.
     pub oauth: OAuth,
-    /// The header `target-sr-cluster`: the cluster, at Confluent Cloud, that tokens are for.
+    /// The header `target-sr-cluster`: the registry's cluster, for tokens at Confluent Cloud.
     pub logical_cluster: Option<Text>,
-    /// The header `Confluent-Identity-Pool-Id`.
+    /// The header `Confluent-Identity-Pool-Id`: the identity pool, for tokens at Confluent Cloud.
     pub identity_pool: Option<Text>,
-    /// A file of authorities' certificates, in place of the system's.
+    /// A file with the certificates of trusted authorities, in place of the system's.
     pub ca: Option<PathBuf>,
-    /// A file of the client's certificate.
+    /// A file with ratchet's own certificate.
     pub certificate: Option<PathBuf>,
-    /// The file of its key.
+    /// A file with the key of that certificate.
     pub key: Option<PathBuf>,
-    /// Whether numbers in records take eight bytes instead of four.
+    /// Whether numeric ids in records take eight bytes instead of four.
     pub are_ids_long: bool,
-    /// What numbers in records are at Apicurio.
+    /// The kind of numeric ids in records, at Apicurio.
     pub ids_of: IdsOf,
-    /// How long an answer may take, in milliseconds.
+    /// How long a request may take, in milliseconds.
     pub timeout_ms: u64,
 }
 
@@ -57,41 +57,41 @@ impl Default for SchemaRegistry {
     }
 }
 
-/// How tokens are asked for, by client credentials.
+/// The token endpoint, and the client credentials for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OAuth {
     /// The token endpoint.
     pub url: Option<String>,
-    /// The client.
+    /// The client's id.
     pub client_id: Option<Text>,
-    /// Its password.
+    /// The client's secret.
     pub client_secret: Option<Text>,
-    /// What tokens are to be good for.
+    /// The scope of the tokens.
     pub scope: Option<Text>,
-    /// A file of the certificates of the endpoint's authorities.
+    /// A file with the certificates of trusted authorities, in place of the system's.
     pub ca: Option<PathBuf>,
 }
 
-/// What a number in a record is an id of, at Apicurio.
+/// The kind of Apicurio's ids that the numbers in records are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdsOf {
-    /// Of a content: its serializers' default since 3.
+    /// Content ids: the default of Apicurio's serializers since 3.
     Contents,
-    /// Of a version of an artifact: their default before.
+    /// Global ids, each of one version of an artifact: the default before.
     Versions,
 }
 
-/// Whether a setting is one of these that holds a secret.
+/// Whether a setting of the schema registry holds a secret.
 pub fn is_secret(name: &str) -> bool {
     matches!(name, "schema_registry.password" | "schema_registry.token" | "schema_registry.oauth.client_secret")
 }
 
-/// Whether a key of a file, at whatever depth, may be the end of such a name.
+/// Whether a key in a file, at any depth, may be the last part of such a setting's name.
 pub fn is_secret_key(key: &str) -> bool {
     key == "token" || key == "schema_registry.token"
 }
 
-/// Whether a text looks like an address with a user, who may have a password.
+/// Whether a text looks like an address with a user, and so perhaps with a password.
 pub fn names_a_user(text: &str) -> bool {
     text.split(',').any(|one| {
         let authority = one.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
@@ -99,7 +99,7 @@ pub fn names_a_user(text: &str) -> bool {
     })
 }
 
-/// Whether a text is an address of HTTP, without a user, a query or a fragment.
+/// Whether a text is an HTTP address without a user, a query or a fragment.
 pub fn is_address(text: &str) -> bool {
     let url = text.parse::<Uri>().ok().filter(|_| !text.contains(['@', '?', '#']));
     url.is_some_and(|url| {

@@ -1,4 +1,4 @@
-//! Goal: settings are read from all layers, mistakes say what to do, and what may hold a password is never shown.
+//! Goal: settings are read from all layers, mistakes say what to do, and a value that may hold a password is never shown.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use crate::yaml::Text;
 use crate::yaml_testing::Fake;
 
 #[test]
-fn addresses_are_of_http_without_a_user() {
+fn addresses_are_http_addresses_without_a_user() {
     for good in ["http://localhost:8081", "https://host/apis/ccompat/v7", "http://[::1]:8081/"] {
         assert!(is_address(good) && !names_a_user(good), "{good}");
     }
@@ -56,14 +56,14 @@ fn settings_are_read_from_all_layers_and_secrets_stay_hidden() {
 }
 
 #[test]
-fn without_a_registry_nothing_of_it_is_shown() {
+fn settings_are_not_shown_without_a_registry() {
     let config = loaded("", Fake::default()).unwrap();
     assert_eq!(config.schema_registry, SchemaRegistry::default());
     assert!(!config.to_string().contains("schema"), "{config}");
 }
 
 #[test]
-fn mistakes_say_what_is_missing_or_too_much() {
+fn mistakes_name_the_settings_that_are_missing_or_excluded() {
     let with = |more: &str| format!("schema_registry: {{url: 'http://a', {more}}}\n");
     refused(&with("username: me"), "`schema_registry.username` needs `schema_registry.password`");
     refused(&with("certificate: /c"), "`schema_registry.certificate` needs `schema_registry.key`");
@@ -75,6 +75,8 @@ fn mistakes_say_what_is_missing_or_too_much() {
     refused(&with("timeout: 1ms"), "from 100ms to 5m");
     refused("schema_registry: {url: 'localhost:8081'}\n", "begins with http:// or https://");
     refused("schema_registry: {url: 'http://me:hunter2@a'}\n", "without a user");
+    let wrong = loaded("schema_registry: {url: 'localhost:8081'}\n", Fake::default()).unwrap_err();
+    assert!(!wrong.contains("is missing"), "{wrong}");
     refused("schema_registry: {url: 'http://a', password: hunter2, username: me}\n", "must not be written out");
     refused("schema_registry: {url: 'http://a', token: hunter2}\n", "must not be written out");
     let both = Fake::default().with_variable("X", "hunter2");
