@@ -21,7 +21,7 @@ Examples:
   # one value a line
   ratchet infer values.jsonl --topic payments > topologies/payments.yaml
 
-  # records of a schema registry
+  # records with schemas of a registry
   ratchet infer captured.jsonl \\
     --set schema_registry.url=http://localhost:8081 > topologies/payments.yaml
 

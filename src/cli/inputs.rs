@@ -1,5 +1,5 @@
-//! What several commands read first: topologies and the worker's configuration, some of its settings, or where HTTP
-//! requests are remembered.
+//! What several commands read first: topologies and the worker's configuration, some of its settings, or the store of
+//! HTTP requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,24 +42,24 @@ impl Inputs {
     }
 }
 
-/// Settings of a worker, for commands that need only some of them: where the cluster is, and where schemas come from.
+/// Settings of a worker, for commands that use only some of them: the cluster, or the sources of schemas.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SettingArgs {
-    /// The worker's configuration, for `kafka`, `schema_registry` and `schemas` in it
+    /// The worker's configuration, of which this command uses only `kafka`, `schema_registry` and `schemas`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// A setting, by its path in the configuration: `schema_registry.url=http://localhost:8081`, or `schemas.dir=FOLDER`;
-    /// may be repeated
+    /// A setting, by its path in the configuration: `schema_registry.url=http://localhost:8081` or
+    /// `schemas.dir=FOLDER`; may be repeated
     #[arg(long = "set", value_name = "a.b=c")]
     sets: Vec<String>,
 }
 
-/// The variables of the settings for schemas begin with one of these.
+/// The prefixes of the environment variables that set the sources of schemas.
 const SCHEMA_VARIABLES: [&str; 2] = ["RATCHET_SCHEMA_REGISTRY__", "RATCHET_SCHEMAS__"];
 
 impl SettingArgs {
-    /// Whether an option gives a setting.
+    /// Whether an option sets anything.
     pub fn are_given(&self) -> bool {
         self.config.is_some() || !self.sets.is_empty()
     }
@@ -77,9 +77,9 @@ impl SettingArgs {
         Ok((config, kafka))
     }
 
-    /// The sources of schemas, which wait; no source if neither an option nor a variable names one.
+    /// The sources that the settings name, which wait for schemas; without an option or a variable there are none.
     pub fn sources(&self) -> Result<Arc<Waiting>, Failure> {
-        let names_source = |name: &str| SCHEMA_VARIABLES.iter().any(|own| name.starts_with(own));
+        let names_source = |name: &str| SCHEMA_VARIABLES.iter().any(|prefix| name.starts_with(prefix));
         let mut sources = Sources::default();
         if self.are_given() || Process.variables().iter().any(|(name, _)| names_source(name)) {
             let given = registry::sources(&self.read_without_cluster()?, &Metrics::new());
@@ -88,7 +88,7 @@ impl SettingArgs {
         Ok(Waiting::new(sources))
     }
 
-    /// Gives a topology that reads its records by schemas the sources of these settings, which wait.
+    /// Gives a topology whose records have schemas the sources that the settings name, which wait for schemas.
     pub fn give_schemas(&self, topology: &mut Topology) -> Result<Arc<Waiting>, Failure> {
         if topology.rules.reads_schemas() {
             let config = self.read_without_cluster()?;
@@ -106,13 +106,14 @@ impl SettingArgs {
     }
 }
 
-/// The failure of a command that has waited for a schema in vain, if it has.
+/// The failure of the command, if a schema has not arrived in time.
 pub fn without_schema(waiting: &Waiting) -> Result<(), Failure> {
     match waiting.failure() {
         None => Ok(()),
         Some(why) => Err(Failure::run_with_help(
             why,
-            "run the command again once the registry answers; or give it the schemas as files: `--set schemas.dir=FOLDER`",
+            "run the command again once the registry answers, or give it the schemas as files: \
+             `--set schemas.dir=FOLDER`",
         )),
     }
 }

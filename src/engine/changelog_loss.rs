@@ -7,9 +7,9 @@
 //! instance refuses. The store does hold that transaction, and the next start would consider the store current or build
 //! upon it, so the loss is recorded in the store.
 //!
-//! If only records of the open transaction are lost, its first and its last changelog record are closer together than the
-//! records between them allow ([`crate::cluster::Expected`]). The transaction is aborted like any other one that failed:
-//! nothing that was committed is lost.
+//! If only records of the open transaction are lost, the offsets of its first and last changelog records are too close
+//! together for the number of its records ([`crate::cluster::Expected`]). The transaction is aborted like any failed
+//! transaction: no committed record is lost.
 //!
 //! **Failure**: if the loss cannot be recorded, the store later seems to be merely behind. The task is still refused
 //! until the process ends.

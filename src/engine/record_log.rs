@@ -12,12 +12,12 @@ use crate::record::{Record, TopicPartition};
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The help for values written by a schema registry's serializers.
-const FRAMED_HELP: &str = "they look like a schema registry's (a zero byte, a schema's id, then Avro or the like), and this \
-    topology reads JSON: name their format, `value_format: avro` (or `protobuf`, `json_schema`, `auto`), and the registry, \
-    `schema_registry.url`; or identify records by bytes alone, `identity: key`, or `identity: value` with \
-    `value_format: bytes`";
+const FRAMED_HELP: &str = "they look as if a schema registry's serializer had written them (a zero byte, a schema's id, \
+    then Avro or the like), but this topology reads JSON: name their format, `value_format: avro` (or `protobuf`, \
+    `json_schema`, `auto`), and the registry, `schema_registry.url`; or identify records by their bytes, with \
+    `identity: key`, or with `identity: value` and `value_format: bytes`";
 
-/// What a message says of a key or a value that should be JSON and is not. Others are read by schemas.
+/// Words of the rejection of a key or a value that is not JSON, in a format without schemas.
 const READ_AS_JSON: &str = "cannot be read as JSON";
 
 /// The help for records that were dropped although their contents were new.
@@ -234,7 +234,7 @@ mod tests {
         open.add(&record(7, &framed), Reason::Late, "late");
         open.add(&record(7, &framed), Reason::ValueMalformed, "the value is not a record of schema 7: it ends early");
         letters.add(&mut open);
-        assert_eq!(unlogged(&letters), (4, 1, Some(5)), "what is read by schemas is not counted as framed");
+        assert_eq!(unlogged(&letters), (4, 1, Some(5)), "records of a format with schemas are not counted as framed");
         letters.log_if_due(&task, "dead", Duration::ZERO);
         assert_eq!(unlogged(&letters), (0, 0, None));
         open.add(&record(8, b"{"), Reason::ValueMalformed, "no JSON");

@@ -76,16 +76,16 @@ pub enum Phase<C: Cluster> {
     Failed,
 }
 
-/// What a task waits for before a record.
+/// What a task waits for before it can process a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldBy {
     /// The topology's gate, which has to be asked about the record.
     Gate,
-    /// The schema that the record names, which is not known yet.
+    /// The record's schema, which is not known yet.
     Schema {
         /// The schema's id.
         id: Id,
-        /// Since when, on the monotonic clock.
+        /// The beginning of the wait, on the monotonic clock.
         since: Duration,
     },
 }

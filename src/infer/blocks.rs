@@ -47,7 +47,7 @@ pub fn by_fields(meaning: &mut Meaning, sample: &Sample, table: &Table, chosen: 
     }
     let body = &mut meaning.body;
     let path = |field: usize| match in_yaml(&table.fields[field].path.to_string()) {
-        // Its bytes name its schema, which may change while the key stays the same.
+        // The bytes of a key name its schema, which may change while the key stays the same.
         whole if whole == "key" && sample.formats[0].is_some() => "{content: key}".to_owned(),
         path => path,
     };

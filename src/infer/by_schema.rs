@@ -1,41 +1,41 @@
-//! Keys and values that were written by schemas: decoded before they are looked at.
+//! Decodes keys and values that name schemas, before they are looked at.
 
 use crate::capture::Captured;
 use crate::dedup::{Decoded, Decoder, Format, Rejection};
 use crate::schemas::framing::is_framed;
 use crate::schemas::{IdBytes, Language, Sources};
 
-/// As the rules' default limits have it.
+/// The default of the rules' limit.
 const DEPTH_MAX: usize = 128;
 
-/// Decodes one record after the other, and notes what they were.
+/// Decodes one record after the other, and collects their formats.
 pub struct BySchema {
-    /// `None` where there are no schemas.
+    /// `None` without sources of schemas.
     decoder: Option<Decoder>,
     id_bytes: IdBytes,
     key: Seen,
     value: Seen,
 }
 
-/// What keys, or values, were.
+/// The keys, or the values, of the records so far.
 #[derive(Default)]
 struct Seen {
-    /// The languages of schemas.
+    /// The languages of their schemas.
     languages: Vec<Language>,
-    /// Whether there were others.
+    /// Whether some name no schema.
     has_others: bool,
-    /// How many name a schema and could not be read by it, and why the first could not.
+    /// How many name a schema but could not be decoded, and why the first could not.
     undecoded: (usize, Option<String>),
 }
 
 impl BySchema {
-    /// With the schemas of these sources.
+    /// Decodes with the schemas of these sources.
     pub fn new(schemas: &Sources) -> Self {
         let decoder = (!schemas.list.is_empty()).then(|| Decoder::of([Format::Auto; 2], DEPTH_MAX, schemas));
         Self { decoder, id_bytes: schemas.id_bytes, key: Seen::default(), value: Seen::default() }
     }
 
-    /// Makes a record's key and value JSON if they name schemas.
+    /// Replaces a record's key and value by JSON if they name schemas.
     pub fn decode(&mut self, captured: &mut Captured) {
         let Some(decoder) = &mut self.decoder else { return };
         let record = captured.record();
@@ -50,15 +50,15 @@ impl BySchema {
         }
     }
 
-    /// The formats of keys and of values, `None` where none was read by a schema; and how many values name a schema and
-    /// could not be read by it, with the reason of the first.
+    /// The formats of keys and of values, `None` if no key or no value was decoded; and how many values name a schema but
+    /// could not be decoded, with the reason for the first.
     pub fn found(self) -> ([Option<Format>; 2], (usize, Option<String>)) {
         ([self.key.format(), self.value.format()], self.value.undecoded)
     }
 }
 
 impl Seen {
-    /// Notes a key or a value, decodes it if it carries an id, and returns what it says.
+    /// Counts a key or a value. If it carries the id of a schema, decodes it and returns its JSON.
     fn add<'a>(
         &mut self,
         carries_id: bool,

@@ -21,7 +21,7 @@ pub enum NoJson {
 
 /// Why the keys have to be taken as bytes; `None` if they can be read as JSON.
 pub fn need_bytes(sample: &Sample) -> Option<NoJson> {
-    // Read by schemas, they are JSON, and of one form.
+    // Decoded keys are JSON, always in the same form.
     if sample.formats[0].is_some() {
         return None;
     }

@@ -129,7 +129,7 @@ fn by_preset(meaning: &mut Meaning, sample: &Sample, preset: &str, shape: (&Shap
     }
 }
 
-/// What names a registry, and a folder of schemas, on the command line.
+/// The options that name a registry, and a folder of schemas.
 const REGISTRY: &str = "--set schema_registry.url=http://localhost:8081";
 const FOLDER: &str = "--set schemas.dir=FOLDER";
 
@@ -150,9 +150,9 @@ fn by_bytes(body: &mut Draft, sample: &Sample) {
                 counted(framed, "value"),
                 agreeing(framed, "carries", "carry"),
                 match &sample.undecoded.1 {
-                    Some(_) => ", and nothing could be read by it".to_owned(),
+                    Some(_) => ", but none could be decoded".to_owned(),
                     None => format!(
-                        ", and nothing says where schemas are: give the registry with `{REGISTRY}` or `--config \
+                        ", but no setting says where the schemas are: name the registry with `{REGISTRY}` or `--config \
                          ratchet.yaml`, or a folder of schemas with `{FOLDER}`, to identify records by their fields"
                     ),
                 },

@@ -1,6 +1,6 @@
 //! Proposing a topology for captured records.
 //!
-//! - [`Sample`]: a bounded number of records, as trees; `by_schema`: those that name schemas, decoded
+//! - [`Sample`]: a bounded number of records, as trees; `by_schema` decodes records that name schemas
 //! - `shape`: which system the records are from, and its preset
 //! - `rows`: an identity from the row's columns, if the preset finds none
 //! - `keys`, `flattened`, `cloud`, `dms`: keys that are not JSON, flattened events without a position, CloudEvents, AWS

@@ -206,7 +206,7 @@ impl Draft {
         }
         if let (undecoded @ 1.., Some(why)) = &sample.undecoded {
             self.unsure.push(format!(
-                "{} {} a schema and cannot be read by it, the first because {why}",
+                "{} {} a schema but cannot be decoded, the first because {why}",
                 counted(*undecoded, "value"),
                 agreeing(*undecoded, "names", "name"),
             ));

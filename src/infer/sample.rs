@@ -19,7 +19,7 @@ const BYTES_MAX: u64 = 32 << 20;
 /// A record of the sample.
 #[derive(Debug)]
 pub struct Observed {
-    /// As it was captured; what was read by a schema is JSON.
+    /// The record as it was captured, except that keys and values that name schemas are decoded to JSON.
     pub captured: Captured,
     /// The value as JSON, unwrapped; `None` if it is null or not JSON.
     pub value: Option<Value>,
@@ -56,21 +56,21 @@ pub struct Sample {
     pub beyond: Option<BTreeSet<String>>,
     /// The first line that was taken for a value and is nearly a whole record, and what it nearly is.
     pub nearly: Option<(String, Nearly)>,
-    /// The formats of keys and of values that were read by schemas; `None` if none was.
+    /// The formats of keys and of values; `None` if no key or no value was decoded.
     pub formats: [Option<Format>; 2],
-    /// How many values carry the id of a schema and could not be read by it, and why the first could not.
+    /// How many values carry the id of a schema but could not be decoded, and why the first could not.
     pub undecoded: (usize, Option<String>),
     /// The topics of Debezium's schema changes, which are left out, and how many records each of them had.
     pub left_out: BTreeMap<String, usize>,
 }
 
 impl Sample {
-    /// Reads up to `records_max` records of these files. Those that name schemas stay as they are.
+    /// Reads up to `records_max` records of these files. Records that name schemas are not decoded.
     pub fn read(files: &[PathBuf], topic: &str, records_max: usize) -> Result<Self, capture::Error> {
         Self::read_with_schemas(files, topic, records_max, &Sources::default())
     }
 
-    /// The same; keys and values that name schemas of these sources become JSON.
+    /// The same, but decodes keys and values that name schemas of these sources to JSON.
     pub fn read_with_schemas(
         files: &[PathBuf],
         topic: &str,

@@ -1,10 +1,11 @@
 //! Whether this instance is ready: the basis of `/readyz`.
 //!
 //! Ready means: at least one lane was started, every lane has joined its group, some broker has answered lately, no task is
-//! being restored for the first time since it was assigned, none waits for clocks, for a gate or, longer than a moment, for a
-//! schema, none has failed for long without a commit or gets nothing of an input that goes on, no topic that should be read
-//! was refused, every disk responds, and everything that panicked has restarted. The proxy of HTTP requests has no lanes, and says its own conditions. A
-//! restore after an aborted transaction does not make an instance unready: nobody else could do the work meanwhile.
+//! being restored for the first time since it was assigned, none waits for clocks or for a gate, none has waited too long
+//! for a schema, none has failed for long without a commit or gets nothing of an input that goes on, no topic that should
+//! be read was refused, every disk responds, and everything that panicked has restarted. The proxy of HTTP requests has no
+//! lanes, and says its own conditions. A restore after an aborted transaction does not make an instance unready: nobody else
+//! could do the work meanwhile.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,7 +148,7 @@ impl Health {
         }
     }
 
-    /// Whether a task has waited too long for a schema that a record names.
+    /// Whether a task has waited too long for a record's schema.
     pub fn awaits_schema(&self, topology: &str, partition: &TopicPartition, awaits: bool) {
         if let Some(task) = self.known().tasks.get_mut(&(topology.to_owned(), partition.clone())) {
             task.awaits_schema = awaits;
@@ -231,7 +232,7 @@ impl Health {
                 }
                 Task { gated: true, .. } => "waits: the gate does not answer; the log says why",
                 Task { awaits_schema: true, .. } => {
-                    "waits: a record's schema is not known, and the schema registry does not answer; the log says why"
+                    "waits: a record's schema is not known, and has not been fetched yet; the log says why"
                 }
                 Task { fails: true, .. } => "gets no further; the log says why",
                 Task { restored: true, .. } => "restored",

@@ -184,7 +184,7 @@ fn wrong_results(case: &TestCase, made: &[(usize, Made)]) -> Option<Difference> 
 
 /// Judges a test's records, each partition separately, and compares. A file of records is looked for in
 /// `folder`, the topology's. The wall clock is the highest timestamp in the test, so that its result is
-/// the same every day. Records are JSON, also where those of the topic are read by schemas.
+/// the same every day. The test's records are JSON, even if the topic's records have schemas.
 pub fn run_case(topology: &Topology, folder: &Path, case: &TestCase) -> Result<Outcome, capture::Error> {
     let topology = &topology.for_json();
     let records = records_of(topology, folder, case)?;

@@ -108,7 +108,7 @@ impl Requester {
         let written = written.collect();
         let headers = http.headers.iter().map(|(name, value)| header(name, value, &mut wanted)).collect();
         let body = match &http.body {
-            // What names a schema is of no use to the provider.
+            // The provider gets JSON: it could do nothing with an encoded value that names a schema.
             Body::Value if topology.rules.value_format.has_schemas() => {
                 let value = Path { source: Source::Value, steps: Vec::new() };
                 BodyPlan::Json(JsonPlan::First(vec![wanted.document(value)]))

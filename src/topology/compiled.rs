@@ -25,7 +25,7 @@ pub struct Topology {
     pub start: Start,
     /// How records are identified and judged.
     pub rules: Arc<Rules>,
-    /// Where the schemas that records name come from: none, until a run gives it some.
+    /// The sources of the schemas that records name; empty until a run sets them.
     pub schemas: Sources,
     /// Where surviving records go.
     pub destination: Destination,
@@ -43,7 +43,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// The same for records as JSON in place of what is read by schemas, which its own tests write.
+    /// The same topology with JSON in place of formats with schemas, for the records of its own tests.
     pub fn for_json(&self) -> Self {
         Self { rules: Arc::new(self.rules.for_json()), schemas: Sources::default(), ..self.clone() }
     }

@@ -262,8 +262,8 @@ pub static INPUT: Mapping = Mapping {
             "key_format",
             words!(Format),
             "key_format: json",
-            "`bytes`, `json`, `connect_json`, which looks through what Kafka Connect and Avro wrap around JSON, or by the \
-             schema that the record names: `avro`, `protobuf`, `json_schema`, `auto`",
+            "`bytes`, `json`, `connect_json`, which looks through what Kafka Connect and Avro wrap around JSON, or a \
+             format with schemas: `avro`, `protobuf`, `json_schema`, `auto`",
         )
         .or(Omitted::Is("bytes")),
         Key::optional("value_format", words!(Format), "value_format: json", "the same for values")
@@ -272,8 +272,8 @@ pub static INPUT: Mapping = Mapping {
             "json_format",
             Type::Words(|| vec!["json".to_owned(), "connect_json".to_owned()]),
             "json_format: connect_json",
-            "how JSON that names no schema is read, where a format is one with schemas; what is remembered is the same, so \
-             that a topic can change to schemas",
+            "for a format with schemas: how JSON without a schema is read. A topic that changes from this format to one \
+             with schemas, or back, keeps what is remembered",
         )
         .or(Omitted::Is("json")),
         Key::optional(

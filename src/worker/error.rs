@@ -28,7 +28,7 @@ pub enum Error {
     /// Kafka's properties do not go together.
     #[error("{0}; correct it under `kafka:` in the configuration")]
     Properties(String),
-    /// Schemas cannot be read from where the configuration says, or it says nothing.
+    /// The configuration names no source of schemas, or the source cannot be used.
     #[error("{0}")]
     Schemas(String),
     /// Logs could not be begun.

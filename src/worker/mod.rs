@@ -3,7 +3,7 @@
 //! - [`Worker`] is what programs use: topologies, the handlers of some of them, and a run
 //! - [`load`] reads topologies and configuration, [`carry_out`] runs them ([`LoadedInputs`]), and loads and runs them
 //!   again once secrets or certificates were replaced; the command `ratchet run` is made of these too
-//! - [`give_schemas`] gives topologies the schemas that their records name
+//! - [`give_schemas`] gives topologies the sources of the schemas that their records name
 //! - [`signals`] has SIGINT and SIGTERM end a run, [`exit`] ends the process
 //!
 //! **Failure**: mistakes in files are reported all at once, before anything runs; [`Error`] says what else went wrong.
@@ -277,7 +277,8 @@ fn run_renewed(mut loaded: LoadedInputs, run: &Run) -> Result<(), Error> {
     }
 }
 
-/// Whether a client with these settings can use the cluster, and records can be read by schemas as before.
+/// Whether a client with these settings can use the cluster, and the sources of schemas can be opened. A registry is not
+/// asked.
 fn probe(loaded: &LoadedInputs) -> Result<(), String> {
     let mut topologies: Vec<Topology> = loaded.topologies.iter().map(|loaded| loaded.topology.clone()).collect();
     give_schemas(&mut topologies, &loaded.config, &Metrics::new()).map_err(|error| error.to_string())?;

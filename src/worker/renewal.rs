@@ -102,7 +102,7 @@ fn digest(contents: Option<&[u8]>) -> u64 {
 pub struct Files(Digests);
 
 impl Files {
-    /// The substituted files, and those of the clients of Kafka and of the schema registry.
+    /// The substituted files, and the files that the settings of Kafka's clients and of the schema registry name.
     fn of(recorder: FileRecorder, config: &Config) -> Self {
         let mut files = recorder.0.into_inner();
         if config.cluster == ClusterKind::Kafka {

@@ -1,4 +1,4 @@
-//! Where the schemas of a run's records come from.
+//! Opens the sources of the schemas that records name.
 
 use super::error::Error;
 use crate::config::Config;
@@ -6,10 +6,10 @@ use crate::observe::Metrics;
 use crate::registry;
 use crate::topology::Topology;
 
-/// Gives the topologies that read records by schemas the sources of these settings. Nothing is asked yet.
+/// Gives each topology that has a format with schemas the sources that these settings name. No schema is requested yet.
 ///
 /// # Errors
-/// [`Error::Schemas`]: the settings cannot be used, or a topology needs schemas and there is no source.
+/// [`Error::Schemas`]: the settings cannot be used, or name no source although a topology needs schemas.
 pub fn give_schemas<'t>(
     topologies: impl IntoIterator<Item = &'t mut Topology>,
     config: &Config,
@@ -23,8 +23,8 @@ pub fn give_schemas<'t>(
         let sources = sources.as_ref().filter(|sources| !sources.list.is_empty());
         let Some(sources) = sources else {
             let message = format!(
-                "the topology {} reads its records by schemas, and there are none: set `schema_registry.url`, or \
-                 `schemas.dir` for a folder of schemas",
+                "the topology {} needs the schemas of its records, but no setting says where they are: set \
+                 `schema_registry.url`, or `schemas.dir` for a folder of schema files",
                 topology.name
             );
             return Err(Error::Schemas(message));

@@ -1,4 +1,4 @@
-//! Records that name schemas: `test`, `replay`, `infer` and `check`, with schemas from a folder or a registry.
+//! Goal: `test`, `replay`, `infer` and `check` understand records that name schemas, from a folder or a registry.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ const SCHEMA: &str = r#"{"type": "record", "name": "Payment", "fields": [
     {"name": "amount", "type": "long"}]}"#;
 const FOLDER: &str = "--set schemas.dir=schemas";
 
-/// A room with a topology of payments in Avro, and their schema as number 1 and as the topic's.
+/// A room with a topology of payments in Avro. Their schema is there by its id, 1, and as the topic's latest.
 fn room() -> Room {
     let room = Room::new();
     room.write("payments.yaml", PAYMENTS.replace("[payments]", "[payments], value_format: avro"));
@@ -24,7 +24,7 @@ fn room() -> Room {
     room
 }
 
-/// A payment in Avro behind the number of its schema. Each number takes one byte.
+/// A payment in Avro behind the id of its schema. Each number takes one byte.
 fn payment(schema: u8, order: u8, operation: &str, version: u8, amount: u8) -> Vec<u8> {
     let text = [&[operation.len() as u8 * 2], operation.as_bytes()].concat();
     [&[0, 0, 0, 0, schema, order * 2][..], &text, &[version * 2, amount * 2]].concat()
@@ -85,7 +85,7 @@ fn replay_without_schemas_is_an_error_as_in_a_run() {
     let room = room();
     let lines = captured(&[payment(1, 7, "charge", 1, 5)]);
     room.run_with("replay payments.yaml --envelope kcat", lines).ended(2).said(&[
-        "payments reads its records by schemas, and there are none",
+        "payments needs the schemas of its records",
         "`schema_registry.url`",
         "`schemas.dir`",
     ]);
@@ -98,11 +98,11 @@ fn summary_names_the_fields_that_differ_in_records_with_schemas() {
     let replay = format!("replay payments.yaml --envelope kcat --summary {FOLDER}");
     let lines = captured(&[payment(1, 7, "charge", 1, 5), payment(1, 7, "charge", 1, 6)]);
     room.run_with(&replay, lines).ended(0).said(&["which differs from payments:0:0 in `value.amount`"]);
-    // The same in another schema's bytes: its fields are in another order.
+    // The same payment with another schema, which has the same fields.
     room.write("schemas/2.avsc", SCHEMA.replace("\"Payment\"", "\"Payment\", \"doc\": \"newer\""));
     let lines = captured(&[payment(1, 7, "charge", 1, 5), payment(2, 7, "charge", 1, 5)]);
     room.run_with(&replay, lines).ended(0).said(&[
-        "in by which schema it is written, and in nothing else that is compared",
+        "in its schema or its encoding, and in nothing else that is compared",
         "`contents: {fingerprint: value}`",
     ]);
 }
@@ -135,12 +135,12 @@ fn infer_decodes_records_and_proposes_their_format() {
 }
 
 #[test]
-fn infer_says_which_schemas_it_did_not_find() {
+fn infer_reports_values_that_it_cannot_decode() {
     let room = room();
     let values = [payment(1, 7, "charge", 1, 5), payment(9, 8, "charge", 1, 5)];
     room.run_with(&format!("infer {FOLDER}"), captured(&values))
         .ended(0)
-        .said(&["1 value names a schema and cannot be read by it, the first because the value cannot be read"]);
+        .said(&["1 value names a schema but cannot be decoded, the first because the value cannot be read"]);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn check_says_where_schemas_come_from() {
     room.run(&format!("{check} {FOLDER}")).ended(0).never_said("schemas");
 }
 
-/// The command that checks the room's topology on a cluster in a folder, which has its topics.
+/// The command that checks the room's topology on an embedded cluster, which has its topics.
 fn online(room: &Room, settings: &str) -> String {
     let folder = room.path().join("topics");
     room.write("ratchet.yaml", format!("cluster: embedded\nembedded: {{dir: {}}}\n", folder.display()));
@@ -173,7 +173,7 @@ fn online(room: &Room, settings: &str) -> String {
     format!("check payments.yaml --config ratchet.yaml --online {settings}")
 }
 
-/// A registry that has one subject, in version 3, for as long as the tests run; its address.
+/// Starts a registry that has one subject, in version 3. Returns the setting of its address.
 fn registry(subject: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -221,7 +221,7 @@ fn latest_schemas_are_compared_online() {
             "payments.yaml: by the latest schemas: refused",
             "`value.kind` is not in version 3 of payments-value",
             "there is no schema payments-key",
-            "the latest schemas are not those that this is for",
+            "the topology does not fit its latest schemas",
         ])
         .never_said("`value.revision`");
 }
@@ -234,6 +234,6 @@ fn schemas_of_a_folder_are_compared_online_and_none_is_an_error() {
     room.write("payments.yaml", PAYMENTS.replace("[payments]", "[payments], value_format: protobuf"));
     room.run(&format!("{check} {FOLDER}"))
         .ended(2)
-        .said(&["the folder's payments-value is one of Avro, not of Protobuf"]);
-    room.run(&check).ended(2).said(&["reads its records by schemas, and there are none"]);
+        .said(&["the folder's payments-value is written in Avro, not in Protobuf"]);
+    room.run(&check).ended(2).said(&["needs the schemas of its records, but no setting says"]);
 }

@@ -1,6 +1,6 @@
 //! `ratchet check --online`: checks the topologies' topics on the cluster, their sinks in their databases, their gates,
-//! the names of the providers that they call, and the latest schemas of their records. It writes and creates nothing, and
-//! makes no request of a provider.
+//! the names of the providers that they call, and the latest schemas of their topics. It writes and creates nothing, and
+//! sends no request to a provider.
 
 use std::net::ToSocketAddrs;
 
@@ -69,8 +69,8 @@ pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
     let because = |count: usize| if count == 1 { String::new() } else { format!(", for {count} reasons") };
     match (refused, held) {
         (0, 0) if of_schemas.lacking > 0 => Err(Failure::input(
-            format!("the latest schemas are not those that this is for{}", because(of_schemas.lacking)),
-            "see the errors above; run would start, and read records by the schemas that they name",
+            format!("the topology does not fit its latest schemas{}", because(of_schemas.lacking)),
+            "see the errors above; run would start nevertheless, and read each record by the schema that it names",
         )),
         (0, 0) => Ok(()),
         (0, held) => Err(Failure::input(

@@ -42,8 +42,8 @@ pub fn proxy_notes(config: &proxy::Config) -> Vec<String> {
     of_upstream.into_iter().chain(of_store).collect()
 }
 
-/// The notes about brokers that are not authenticated, where consumers, producers and other clients may connect in
-/// different ways, and about the schema registry.
+/// The notes about servers that are not authenticated: brokers, to which consumers, producers and other clients may connect
+/// in different ways, and the schema registry.
 pub fn kafka_notes(config: &Config) -> Vec<String> {
     if config.cluster != ClusterKind::Kafka {
         return registry_note(config).into_iter().collect();
@@ -54,7 +54,7 @@ pub fn kafka_notes(config: &Config) -> Vec<String> {
     notes.into_iter().chain(registry_note(config)).collect()
 }
 
-/// The note about a schema registry.
+/// The note about a schema registry that is not authenticated.
 fn registry_note(config: &Config) -> Option<String> {
     let urls = config.schema_registry.urls.iter().filter_map(|url| url.strip_prefix("http://"));
     let hosts: Vec<String> = urls.map(|rest| rest.split('/').next().unwrap_or_default().to_owned()).collect();

@@ -1,5 +1,5 @@
-//! What `ratchet check` says of the schemas that records name: where they come from, and, online, which paths of a
-//! topology the latest of them lack.
+//! The part of `ratchet check` for schemas: where they come from and, with `--online`, which paths of a topology the latest
+//! schemas of its topics lack.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use crate::schemas::{Language, Schemas as _, Sources, Written, avro, protobuf};
 use crate::topology::{Loaded, Topology};
 use crate::worker;
 
-/// How long the latest version of a subject is waited for.
+/// How long the check waits for the latest version of a subject.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Where the schemas of a topology's records come from; `None` if they name none.
+/// Where the schemas of a topology's records come from; `None` if its formats have no schemas.
 pub fn line(topology: &Topology, config: &Config) -> Option<String> {
     if !topology.rules.reads_schemas() {
         return None;
@@ -37,29 +37,30 @@ pub fn line(topology: &Topology, config: &Config) -> Option<String> {
     })
 }
 
-/// What the latest schemas of topics show.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub struct Shown {
-    /// How many paths they lack, and how many of them cannot be used.
+    /// How many paths are not in the latest schemas, or cannot be looked up because a schema cannot be used.
     pub lacking: usize,
-    /// How often the registry did not answer: `run` would wait for it.
+    /// How many requests the registry did not answer: `run` would wait for it.
     pub unanswered: usize,
 }
 
-/// Where the latest schemas come from.
+/// The latest schemas of topics.
 #[derive(Debug)]
 pub struct Latest {
-    /// `None` if there is only a folder.
+    /// `None` if the schemas are in a folder only.
     registry: Option<Registry>,
     sources: Sources,
+    /// Whether the registry has not answered. It is not asked again.
     is_down: bool,
 }
 
 impl Latest {
-    /// By these settings; `None` if no topology needs them.
+    /// The schemas of the sources that the settings name; `None` if no topology needs schemas.
     ///
     /// # Errors
-    /// As in a run: the settings cannot be used, or there are none.
+    /// As in a run: the settings cannot be used, or name no source.
     pub fn open(loaded: &[Loaded], config: &Config) -> Result<Option<Self>, Failure> {
         let mut reading: Vec<Topology> =
             loaded.iter().filter(|one| one.topology.rules.reads_schemas()).map(|one| one.topology.clone()).collect();
@@ -72,7 +73,7 @@ impl Latest {
         Ok(Some(Self { registry, sources, is_down: false }))
     }
 
-    /// The latest schema of a subject, and what it is called; `None` if there is none.
+    /// The latest schema of a subject, with its name for messages; `None` if the subject does not exist.
     fn of(&self, subject: &str) -> Result<Option<(String, Written)>, String> {
         let Some(registry) = &self.registry else {
             let written = self.sources.of_subject(subject);
@@ -96,9 +97,10 @@ impl Latest {
             findings.extend(self.compare_topic(topology, topic, &mut shown.unanswered));
         }
         shown.lacking = findings.iter().filter(|finding| finding.is_refused()).count();
-        let verdict = match (shown.lacking, shown.unanswered) {
-            (0, 0) => "fine",
-            (0, _) => "not known",
+        let verdict = match shown.lacking {
+            // Schemas may be missing that the registry was not asked for.
+            0 if self.is_down => "not known",
+            0 => "fine",
             _ => "refused",
         };
         say(format_args!("{}: by the latest schemas: {verdict}\n", path.display()));
@@ -122,12 +124,12 @@ impl Latest {
                     Err(finding) => findings.push(finding),
                 },
                 Ok(None) => findings.push(Finding::note(
-                    format!("there is no schema {subject}: what records have cannot be compared with the topology"),
+                    format!("there is no schema {subject}: the topology's paths cannot be looked up"),
                     "serializers register schemas under such names unless they are told otherwise \
-                     (`value.subject.name.strategy`); records are read all the same, by the ids that they carry",
+                     (`value.subject.name.strategy`); records are read nevertheless, by the ids that they carry",
                 )),
                 Err(why) => {
-                    // One registry that does not answer is waited for once.
+                    // The check waits only once for a registry that does not answer.
                     (self.is_down, *unanswered) = (true, *unanswered + 1);
                     findings.push(Finding::of(Severity::Warning, why, "run waits until the registry answers"));
                 }
@@ -138,10 +140,10 @@ impl Latest {
     }
 }
 
-/// A schema that paths can be looked up in.
+/// A schema in which paths can be looked up.
 #[derive(Debug)]
 struct Document {
-    /// What it is called: `version 3 of payments-value`.
+    /// Its name for messages: `version 3 of payments-value`.
     name: String,
     schema: Schema,
 }
@@ -150,18 +152,18 @@ struct Document {
 enum Schema {
     Avro(avro::Schema),
     Protobuf(protobuf::Schema),
-    /// What it allows beyond what it names is not known.
+    /// Has every path: a JSON Schema may allow fields that it does not name.
     Json,
 }
 
 impl Document {
     fn new(name: String, written: &Written, format: Format) -> Result<Self, Finding> {
-        let is = written.language;
-        if let Some(wanted) = format.language().filter(|wanted| *wanted != is) {
-            let message = format!("{name} is one of {}, not of {}", is.as_str(), wanted.as_str());
+        let language = written.language;
+        if let Some(expected) = format.language().filter(|expected| *expected != language) {
+            let message = format!("{name} is written in {}, not in {}", language.as_str(), expected.as_str());
             return Err(Finding::refused(message, "name its format under `input`, or write `auto`"));
         }
-        let schema = match is {
+        let schema = match language {
             Language::Avro => {
                 let references: Vec<&str> = written.references.iter().map(|(_, text)| text.as_str()).collect();
                 avro::Schema::parse(&written.text, &references).map(Schema::Avro)
@@ -173,14 +175,15 @@ impl Document {
             }
             Language::JsonSchema => Ok(Schema::Json),
         };
-        let unusable = |error| Finding::refused(format!("{name} cannot be used: {error}"), "records by it are invalid");
+        let unusable =
+            |error| Finding::refused(format!("{name} cannot be used: {error}"), "records with this schema are invalid");
         match schema {
             Ok(schema) => Ok(Self { name, schema }),
             Err(error) => Err(unusable(error)),
         }
     }
 
-    /// Whether these steps can lead to something; in Protobuf, in any message that a record may be.
+    /// Whether these steps can lead to a value; in Protobuf, in any of the messages that a record may be.
     fn has(&self, steps: &[String]) -> bool {
         match &self.schema {
             _ if steps.is_empty() => true,
@@ -193,7 +196,7 @@ impl Document {
     }
 }
 
-/// A finding for each path that the schemas of key and value lack, each once.
+/// One finding for each path that is not in the schema of the key or the value.
 fn lacking(topology: &Topology, [key, value]: &[Option<Document>; 2]) -> Vec<Finding> {
     let of = |path: &Path| is_in_key(path).and_then(|is_key| if is_key { key.as_ref() } else { value.as_ref() });
     let has = |path: &Path| of(path).is_none_or(|document| document.has(&path.steps));
@@ -207,9 +210,9 @@ fn lacking(topology: &Topology, [key, value]: &[Option<Document>; 2]) -> Vec<Fin
             named.push(path.clone());
             let message = format!("`{path}` is not in {}", document.name);
             let help = match (want.is_needed, has_several) {
-                (false, _) => "the preset takes it where it is there",
-                (true, true) => "nor is anything that the topology names in its place",
-                (true, false) => "compare it with the schema's fields; in a record that lacks it, it is missing",
+                (false, _) => "the preset uses it only in records that have it",
+                (true, true) => "the alternatives that the topology names are not there either",
+                (true, false) => "compare it with the schema's fields; in records with this schema, it is missing",
             };
             let severity = if want.is_needed { Severity::Refused } else { Severity::Note };
             findings.push(Finding::of(severity, message, help));
@@ -220,7 +223,7 @@ fn lacking(topology: &Topology, [key, value]: &[Option<Document>; 2]) -> Vec<Fin
 
 #[cfg(test)]
 mod tests {
-    //! Goal: it is said where schemas come from, without any secret, and which of them cannot be compared.
+    //! Goal: paths are looked up in schemas of any language, and unusable schemas are reported.
 
     use super::*;
 
@@ -240,14 +243,14 @@ mod tests {
         assert!(has(&avro, &["id"]) && has(&avro, &[]) && !has(&avro, &["no"]));
         let two = "syntax = \"proto3\"; message A { int64 a = 1; } message B { A b = 1; }";
         let two = document(Language::Protobuf, two, Format::Protobuf).unwrap();
-        assert!(has(&two, &["a"]) && has(&two, &["b", "a"]) && !has(&two, &["c"]), "both are messages of records");
+        assert!(has(&two, &["a"]) && has(&two, &["b", "a"]) && !has(&two, &["c"]), "a record may be either message");
         assert!(has(&document(Language::JsonSchema, "{}", Format::JsonSchema).unwrap(), &["any"]));
     }
 
     #[test]
-    fn schema_of_another_language_or_none_is_refused() {
+    fn schema_that_is_malformed_or_in_another_language_is_refused() {
         let error = document(Language::JsonSchema, "{}", Format::Avro).unwrap_err();
-        assert_eq!(error, "version 3 of t-value is one of JSON Schema, not of Avro");
+        assert_eq!(error, "version 3 of t-value is written in JSON Schema, not in Avro");
         let error = document(Language::Avro, r#"{"type": "record"}"#, Format::Avro).unwrap_err();
         assert!(error.starts_with("version 3 of t-value cannot be used: "), "{error}");
     }

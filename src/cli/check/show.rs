@@ -1,4 +1,4 @@
-//! Findings for people.
+//! Shows findings to people.
 
 use miette::{MietteDiagnostic, Severity as Drawn};
 

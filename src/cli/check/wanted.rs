@@ -1,16 +1,16 @@
-//! What a topology wants of a record, with what would do instead: to compare it with a schema.
+//! The paths that a topology reads, with their alternatives, for a comparison with a schema.
 
 use crate::dedup::{ContentsPart, IdentityPart, Names, Path, Source};
 use crate::topology::Topology;
 use crate::topology::sink::http::{Body, Json};
 use crate::topology::sink::{Parameter, Sink};
 
-/// Something that is read of a record.
+/// A value that a topology reads from records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Want {
-    /// The paths that are needed together; any of these lists will do.
+    /// The alternatives; each is a list of paths that are needed together.
     pub any_of: Vec<Vec<Path>>,
-    /// Whether records without it are not what the topology is for. What a preset names may be of other kinds of records.
+    /// Whether a schema without it is an error. A preset also names paths that only some kinds of records have.
     pub is_needed: bool,
 }
 
@@ -19,12 +19,12 @@ impl Want {
         Self { any_of, is_needed }
     }
 
-    /// The first of these places that is there.
+    /// Any one of these places.
     fn first(places: &[Path], is_needed: bool) -> Self {
         Self::of(places.iter().map(|path| vec![path.clone()]).collect(), is_needed)
     }
 
-    /// The paths that the record lacks if `has` says which it has; none if something is there that will do.
+    /// The paths that a record lacks; `has` says whether it has a path. Empty if the record has an alternative in full.
     pub fn lacking(&self, has: &dyn Fn(&Path) -> bool) -> Vec<&Path> {
         if self.any_of.iter().any(|paths| paths.iter().all(has)) {
             return Vec::new();
@@ -33,7 +33,7 @@ impl Want {
     }
 }
 
-/// All that the rules and the sink of a topology want of a key or a value.
+/// All values that the rules and the sink of a topology read from keys and values.
 pub fn wants(topology: &Topology) -> Vec<Want> {
     let rules = &topology.rules;
     let is_own = topology.preset.is_none();
@@ -66,7 +66,7 @@ fn of_part(part: &IdentityPart) -> Vec<Vec<Path>> {
         IdentityPart::Scalar(path) | IdentityPart::Content(path) => vec![vec![path.clone()]],
         IdentityPart::Fingerprint { of, except } => vec![[of].into_iter().chain(except).cloned().collect()],
         IdentityPart::Bucket { .. } => Vec::new(),
-        // Alternatives within alternatives are taken one after the other.
+        // Alternatives within alternatives become one list.
         IdentityPart::FirstOf(alternatives) => alternatives.iter().flat_map(|parts| of_parts(parts)).collect(),
         IdentityPart::Rows { of, named: Names::At(path) } => {
             of.iter().map(|object| vec![object.clone(), path.clone()]).collect()
@@ -133,7 +133,7 @@ fn of_json(json: &Json, wants: &mut Vec<Want>) {
     }
 }
 
-/// Whether a path is in the key, or else in the value; `None` if it is in neither.
+/// Whether a path leads into the key; false for the value, `None` for anything else.
 pub fn is_in_key(path: &Path) -> Option<bool> {
     match path.source {
         Source::Key => Some(true),
@@ -144,7 +144,7 @@ pub fn is_in_key(path: &Path) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: a path is lacking if nothing that would do instead is there.
+    //! Goal: a path is reported as lacking unless one of its alternatives is there.
 
     use std::path::Path as File;
 
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// What a schema with these paths lacks, and whether it is needed.
+    /// The paths that a schema with the known paths lacks, each with whether it is needed.
     fn lacking(yaml: &'static str, known: &[&str]) -> Vec<(String, bool)> {
         let topology = topology::load(File::new("t.yaml"), &One(yaml)).unwrap().topology;
         let has = |path: &Path| path.steps.is_empty() || known.contains(&path.to_string().as_str());
@@ -202,7 +202,7 @@ partitioned_by_identity: true
     }
 
     #[test]
-    fn what_a_preset_names_besides_identity_and_version_is_not_needed() {
+    fn paths_of_a_preset_other_than_identity_and_version_are_not_needed() {
         let yaml = "\
 name: t
 preset: debezium-postgres@3

@@ -33,7 +33,7 @@ fn rewritten(contents: &Contents) -> Option<String> {
     let [ContentsPart::Written(path)] = contents.parts.as_slice() else { return None };
     let path = in_yaml(&path.to_string());
     Some(format!(
-        "To take such records for one thing sent again, compare what it means: `contents: {{fingerprint: {path}}}`"
+        "To take such records for one thing sent again, compare what they mean: `contents: {{fingerprint: {path}}}`"
     ))
 }
 

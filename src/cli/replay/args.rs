@@ -40,7 +40,7 @@ Examples:
   ratchet capture payments --config config/ratchet.yaml --out captured.jsonl
   ratchet replay topologies/payments.yaml captured.jsonl --summary > out
 
-  # records of a schema registry
+  # records with schemas of a registry
   ratchet replay topologies/payments.yaml captured.jsonl \\
     --set schema_registry.url=http://localhost:8081 > survivors.jsonl
 

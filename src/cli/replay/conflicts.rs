@@ -23,7 +23,7 @@ const VALUES_MAX: usize = 1_000_000;
 #[derive(Debug)]
 pub struct Conflicts {
     rules: Rules,
-    /// Whether the records, which are JSON here, were read by schemas.
+    /// Whether the records, which are JSON here, were decoded by their schemas.
     reads_schemas: bool,
     /// The last record that was passed on, by topic, partition and identity.
     records: HashMap<(String, i32, String), Kept>,
@@ -67,7 +67,7 @@ struct Example {
 struct Other {
     place: String,
     contrast: Contrast,
-    /// Whether the two were read by schemas.
+    /// Whether the two were decoded by their schemas.
     reads_schemas: bool,
     /// What would settle such conflicts, as far as the two records show it.
     advice: Option<String>,
@@ -76,7 +76,7 @@ struct Other {
 }
 
 impl Conflicts {
-    /// No conflict seen yet, by these rules for records as JSON, which may have been read by schemas.
+    /// No conflict seen yet. The rules are for records as JSON; `reads_schemas` if they were decoded by their schemas.
     pub fn new(rules: &Rules, reads_schemas: bool) -> Self {
         Self {
             rules: rules.clone(),
@@ -141,7 +141,7 @@ impl Other {
         let Captured { topic, partition, offset, .. } = &kept.captured;
         let later = captured(seen.record);
         let mut contrast = Contrast::of(rules, (&kept.captured, kept.kind), (&later, seen.explanation.kind));
-        // Contents that are compared as they are written have the number of their schema in them.
+        // The bytes of a record contain the id of its schema.
         let is_written = rules.contents.as_ref().is_some_and(|of| matches!(of.parts[..], [ContentsPart::Written(_)]));
         contrast.is_only_written |= reads_schemas && is_written && contrast == Contrast::default();
         let advice = advice(rules, &contrast, &kept.captured, &later);
@@ -156,7 +156,7 @@ impl Other {
             return Some(format!("the kind of change ({before}, then {now})"));
         }
         if *is_only_written {
-            let how = if self.reads_schemas { "by which schema it is written" } else { "how its JSON is written" };
+            let how = if self.reads_schemas { "its schema or its encoding" } else { "how its JSON is written" };
             return Some(format!("{how}, and in nothing else that is compared"));
         }
         let more = compared.len().saturating_sub(NAMED_MAX);

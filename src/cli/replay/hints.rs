@@ -162,38 +162,41 @@ fn invalid(facts: &Facts) -> impl Iterator<Item = String> {
     facts.rejections.iter().filter_map(told)
 }
 
-/// What messages say of a key or a value that looks like the output of a schema registry's serializers and is read as
-/// JSON, of one that names no schema where its format wants one, and of one that cannot be read by the schema that it names.
+/// Words of the rejection of a key or a value that is read as JSON, but looks like the output of a schema registry's
+/// serializers.
 const SERIALIZERS: &str = "a schema registry's serializers";
+/// Words that are added if JSON follows the schema id.
 const JSON_FOLLOWS: &str = "JSON seems to follow";
+/// Words of the rejection if a record has no schema id, but its format requires one.
 const NO_ID: &str = "no schema id";
+/// Words of the rejections of a record that cannot be read by its schema.
 const BY_SCHEMA: [&str; 2] = ["cannot be read: ", "is not a record of "];
 
 /// What to change where records are invalid for this reason.
 fn change(reason: Reason, words: &str, facts: &Facts) -> &'static str {
     match reason {
         Reason::ValueMalformed if words.contains(NO_ID) => {
-            "have the producer write the schema's id; or write `value_format: auto`, if those without one are JSON"
+            "have the producer write the schema's id; or, if values without an id are JSON, write `value_format: auto`"
         }
         Reason::KeyMalformed if words.contains(NO_ID) => {
-            "have the producer write the schema's id; or write `key_format: auto`, if those without one are JSON"
+            "have the producer write the schema's id; or, if keys without an id are JSON, write `key_format: auto`"
         }
         Reason::ValueMalformed if words.contains(SERIALIZERS) => {
             if words.contains(JSON_FOLLOWS) {
-                "write `value_format: json_schema` under `input`, and say where the schemas are: `--set \
-                 schema_registry.url=http://localhost:8081`, or `--set schemas.dir=FOLDER`"
+                "write `value_format: json_schema` under `input`, and say where the schemas are: \
+                 `--set schema_registry.url=http://localhost:8081`, or `--set schemas.dir=FOLDER`"
             } else {
-                "write `value_format: avro` under `input` (or `protobuf`, `auto`), and say where the schemas are: `--set \
-                 schema_registry.url=http://localhost:8081`, or `--set schemas.dir=FOLDER`"
+                "write `value_format: avro` under `input` (or `protobuf`, `auto`), and say where the schemas are: \
+                 `--set schema_registry.url=http://localhost:8081`, or `--set schemas.dir=FOLDER`"
             }
         }
         Reason::KeyMalformed if words.contains(SERIALIZERS) => {
-            "write `key_format: avro` under `input` (or `protobuf`, `json_schema`, `auto`), and say where the schemas are; or \
-             write `key_format: bytes` and `identity: key`"
+            "write `key_format: avro` under `input` (or `protobuf`, `json_schema`, `auto`), and say where the schemas are; \
+             or write `key_format: bytes` and `identity: key`"
         }
         Reason::ValueMalformed | Reason::KeyMalformed if BY_SCHEMA.iter().any(|said| words.contains(said)) => {
-            "compare it with the schema that the message names: ids are those of one registry, which has to be the one that \
-             the producer wrote with"
+            "compare the record with the schema that the message names; an id is valid in one registry only, so ratchet \
+             has to use the producer's registry"
         }
         Reason::ValueMalformed => {
             "if values are not JSON, write `value_format: bytes` under `input`, and an `identity` that reads nothing inside \

@@ -146,9 +146,9 @@ struct Replay {
     topology: topology::Topology,
     partitions: Partitions,
     rehearser: Rehearser,
-    /// Where the schemas come from that records name.
+    /// The sources of schemas, which wait for them.
     waiting: Arc<Waiting>,
-    /// What writes records as JSON for the summary; `None` if they are no others.
+    /// Decodes records that have schemas, for the summary; `None` if it needs no decoding.
     decoder: Option<Decoder>,
     /// The place of the next line without an envelope.
     next: Position,
@@ -325,7 +325,7 @@ impl Replay {
     }
 }
 
-/// A copy of a record with its key and its value as JSON, if they are read by schemas and can be.
+/// A copy of a record with its key and value decoded to JSON, if they have schemas and can be decoded.
 fn decoded(decoder: &mut Decoder, record: &Record<'_>) -> Captured {
     let mut copy = copied(record);
     if let Ok(Some(key)) = decoder.key(record) {

@@ -67,7 +67,7 @@ struct Stream {
 
 impl Summary {
     /// Nothing judged yet. The texts are the preset's, for records without an identity, without a version, and with a
-    /// malformed one. Records that are read by schemas are to be given as JSON.
+    /// malformed one. Records that have schemas must be given as JSON.
     pub fn new(
         rules: &Rules,
         [without_identity, without_version, malformed_version]: [Option<&'static str>; 3],

@@ -98,9 +98,10 @@ pub struct Window {
     has_refusal: bool,
     /// Bounds the number of records that a transaction may settle while Kafka refuses one of them: see `refused`.
     bisect: Bisect,
-    /// Whether the partition is paused because the window is full, or waits for a schema.
+    /// Whether the partition is paused because the window is full or waits for a schema.
     pub is_paused: bool,
-    /// The schema that the next record to read waits for, and since when, on the monotonic clock.
+    /// The schema of the next record to read, if it is not known yet, and since when the window has waited for it, on the
+    /// monotonic clock.
     pub awaited_schema: Option<(Id, Duration)>,
     /// Whether the window has changed since the lane last processed it.
     pub needs_processing: bool,
@@ -187,7 +188,7 @@ impl Window {
         self.slots.iter().any(is_sent)
     }
 
-    /// Whether the next record to read waits for a schema.
+    /// Whether the window waits for the schema of the next record to read.
     pub fn is_waiting(&self) -> bool {
         self.awaited_schema.is_some()
     }
@@ -223,7 +224,7 @@ impl Window {
     /// returns whether the timestamp is too far ahead of the cluster's clock as well.
     ///
     /// # Errors
-    /// The error of `key`; the window is as before.
+    /// The schema that `key` needs and that is not known yet. The window is unchanged.
     pub fn push_record(
         &mut self,
         (record, topic): (&Record<'_>, &Arc<str>),

@@ -1,11 +1,11 @@
 //! Tasks that wait before a record, with everything before it committed, while their lane continues with others.
 //!
-//! - The topology's gate does not answer, and `on_unavailable` is `hold`. A gate is asked, before a record is passed on,
+//! - The topology's gate does not answer, and `on_unavailable` is `hold`. Before a record is passed on, a gate is asked
 //!   whether its identity was passed on elsewhere, for example by another topology.
-//! - The record names a schema that is not known yet: it is being fetched, for as long as that takes.
+//! - The record's schema is not known yet. It is being fetched, for as long as that takes.
 //!
-//! A task is the work of one input partition. A task that waits reads nothing; it continues at that record. In a topology
-//! that calls a provider or a handler, tasks do not wait for schemas here: their windows do (see `round`).
+//! A task is the work of one input partition. A waiting task reads nothing; it continues at that record. In a topology that
+//! calls a provider or a handler, the task's window waits for a schema (see `round`), not the task itself.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::schemas::Id;
 
 use super::Lane;
 
-/// How long a task may wait for a schema before its instance is not ready.
+/// How long a task may wait for a schema before its instance counts as not ready.
 pub(super) const SCHEMA_PATIENCE: Duration = Duration::from_secs(10);
 
 impl<C: Cluster> Lane<C> {
@@ -50,18 +50,18 @@ impl<C: Cluster> Lane<C> {
         self.restores.pending = true;
     }
 
-    /// Resumes a task that waits, if what it waits for is there.
+    /// Resumes a waiting task if the gate can be reached, or the schema is no longer pending.
     pub(super) fn resume_held(&mut self, id: TaskId, by: HeldBy) -> Result<(), cluster::Error> {
-        let is_there = match by {
+        let may_resume = match by {
             HeldBy::Gate => self.scratch.gate().is_none_or(|gate| gate.is_reachable(&self.context)),
             HeldBy::Schema { id: schema, since } => {
-                let is_known = !self.context.topology.schemas.is_pending(&schema);
+                let is_pending = self.context.topology.schemas.is_pending(&schema);
                 let waited = self.context.clock.monotonic().saturating_sub(since);
-                self.tasks[&id].report.awaits_schema(!is_known, !is_known && waited >= SCHEMA_PATIENCE);
-                is_known
+                self.tasks[&id].report.awaits_schema(is_pending, is_pending && waited >= SCHEMA_PATIENCE);
+                !is_pending
             }
         };
-        if !is_there {
+        if !may_resume {
             return Ok(());
         }
         let result = self.begin_work(id);

@@ -114,7 +114,7 @@ impl<C: Cluster> Lane<C> {
 /// records. `end` is the end of its input.
 fn stuck_at<C: Cluster>(task: &Task<C>, end: Option<i64>) -> Option<i64> {
     let next = task.committed.next;
-    // Otherwise the task waits for the calls of records that have arrived, or for the schema of one that has.
+    // Otherwise the task waits for the calls of records that have arrived, or for the schema of such a record.
     let has_settled_all = task.destination.window().is_none_or(|window| window.is_empty() && !window.is_waiting());
     end.filter(|end| matches!(task.phase, Phase::Running) && has_settled_all && *end > next).map(|_| next)
 }

@@ -1,6 +1,6 @@
-//! Goal: a task waits before a record whose schema is not known yet. What is before it is committed, other tasks
-//! continue, nothing is judged twice, and the task continues once the schema is there, also after a restart or a
-//! rebalance, whatever the topology ends in.
+//! Goal: a task waits before a record whose schema is not known yet. Earlier records are committed, other tasks continue,
+//! no record is judged twice, and the task continues once the schema is known, also after a restart or a rebalance, with
+//! every kind of output.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -25,7 +25,7 @@ const TO_TOPIC: &str = "output: {topic: clean}\n";
 const TO_HANDLER: &str = "sink: {handler: {in_flight: 8, on_in_doubt: dead_letter, retry: {first: 10ms, max: 20ms}}}\n";
 const TO_SINK: &str = "sink: {postgres: {url: 'postgres://db/shop', table: {name: orders, key: [id]}}}\n";
 
-/// Schemas that are pending until told otherwise.
+/// Schemas that are pending until a test makes them known or absent.
 #[derive(Debug, Default)]
 struct Told(Mutex<BTreeMap<Id, Option<Arc<Written>>>>);
 
@@ -50,7 +50,7 @@ impl Schemas for Told {
     }
 }
 
-/// A topology whose records are in Avro, and its schemas: number 1 is known.
+/// A topology whose records are in Avro, and its schemas, of which number 1 is known.
 fn avro(site: &Site, destination: &str) -> (Topology, Arc<Told>) {
     let file = site.folder.path().join("shop.yaml");
     let text = format!(
@@ -66,7 +66,7 @@ fn avro(site: &Site, destination: &str) -> (Topology, Arc<Told>) {
     (topology, told)
 }
 
-/// A record by Confluent's framing: a zero byte, the schema's number, and what Avro makes of the two fields.
+/// A record as Confluent's serializers write it: a zero byte, the schema's id, and the two fields in Avro.
 fn framed(schema: u32, id: &str, version: u8) -> Vec<u8> {
     let mut bytes = vec![0];
     bytes.extend_from_slice(&schema.to_be_bytes());
@@ -76,7 +76,7 @@ fn framed(schema: u32, id: &str, version: u8) -> Vec<u8> {
     bytes
 }
 
-/// The identity of a forwarded record, which has to be as it was sent.
+/// The identity of a forwarded record, which must have the bytes that were sent.
 fn id_of(value: &[u8]) -> String {
     let length = usize::from(value[5] / 2);
     String::from_utf8(value[6..6 + length].to_vec()).unwrap()
@@ -112,28 +112,28 @@ fn committed(site: &Site, partition: i32) -> i64 {
 #[track_caller]
 fn await_waiting(site: &Site, running: &Running, next: i64) {
     await_condition("the task to wait", || running.metric("ratchet_awaits_schema") == 1.0);
-    await_condition("what is before it to be committed", || committed(site, 0) == next);
+    await_condition("earlier records to be committed", || committed(site, 0) == next);
 }
 
-/// Waits until a run has counted so many records; they are counted after their commit.
+/// Waits until a run has counted this number of records; they are counted after their commit.
 #[track_caller]
 fn await_count(running: &Running, count: u32) {
     await_condition("all to be counted", || running.metric("ratchet_records_total") >= f64::from(count));
     assert_eq!(running.metric("ratchet_records_total"), f64::from(count), "each is judged once");
 }
 
-/// That nothing happens for a moment.
+/// Leaves the run time to do something wrong.
 fn moment() {
     std::thread::sleep(Duration::from_millis(300));
 }
 
-/// Records of which the third waits, and then all that are forwarded.
+/// Records of which the third has to wait for its schema, and the identities that are forwarded in the end.
 const WITH_A_PENDING_ONE: &[(u32, &str, u8)] =
     &[(1, "a", 1), (1, "b", 1), (2, "c", 1), (1, "a", 1), (2, "c", 1), (1, "b", 2), (2, "d", 1)];
 const FORWARDED: [&str; 5] = ["a", "b", "c", "b", "d"];
 
 #[test]
-fn record_waits_for_its_schema_with_all_that_is_behind_it() {
+fn record_and_all_later_ones_wait_for_its_schema() {
     let site = Site::new();
     let (topology, told) = avro(&site, TO_TOPIC);
     send(&site, 0, WITH_A_PENDING_ONE);
@@ -152,7 +152,7 @@ fn record_waits_for_its_schema_with_all_that_is_behind_it() {
 }
 
 #[test]
-fn first_record_of_all_can_wait() {
+fn first_record_of_a_partition_can_wait() {
     let site = Site::new();
     let (topology, told) = avro(&site, TO_TOPIC);
     send(&site, 0, &[(2, "a", 1), (1, "a", 1)]);
@@ -318,7 +318,7 @@ fn isolated_task_waits_too() {
     running.end().unwrap();
 }
 
-/// The offsets of the records whose work was done, which the handler reads as JSON.
+/// The offsets of the records that a handler has processed, each of which it has read as JSON.
 #[derive(Clone, Default)]
 struct Done(Arc<Mutex<Vec<i64>>>);
 
@@ -349,7 +349,7 @@ impl Done {
 }
 
 #[test]
-fn calls_before_the_record_are_made_and_those_behind_it_wait() {
+fn calls_of_earlier_records_are_made_and_those_of_later_ones_wait() {
     let site = Site::new();
     let (topology, told) = avro(&site, TO_HANDLER);
     send(&site, 0, WITH_A_PENDING_ONE);
@@ -366,13 +366,13 @@ fn calls_before_the_record_are_made_and_those_behind_it_wait() {
     await_waiting(&site, &running, 2);
     told.known(2);
     await_condition("all to be judged", || committed(&site, 0) == 8);
-    assert_eq!(done.sorted(), [0, 1, 2, 5, 6, 7], "one call for each");
+    assert_eq!(done.sorted(), [0, 1, 2, 5, 6, 7], "one call for each record");
     await_count(&running, 6);
     assert_eq!(running.metric("ratchet_awaits_schema"), 0.0);
     running.end().unwrap();
 }
 
-/// The machine's clock, put forward.
+/// The machine's clock, put forward by a number of seconds.
 struct Ahead(SystemClock, AtomicU64);
 
 impl Clock for Ahead {
@@ -464,8 +464,8 @@ fn step_until(lane: &mut Lane<Embedded>, what: &str, mut is_met: impl FnMut() ->
     }
 }
 
-/// A lane that waits for more than ten seconds makes its instance unready, whatever the topology ends in; and what
-/// waits takes no part in the search for transactions that hold up an input.
+/// A task that waits for more than ten seconds makes its instance unready, with every kind of output. A waiting task is not
+/// looked up in the search for transactions that hold up an input.
 #[test]
 fn long_wait_makes_the_instance_unready() {
     for destination in [TO_TOPIC, TO_HANDLER, TO_SINK] {

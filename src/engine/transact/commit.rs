@@ -160,8 +160,8 @@ impl<C: Cluster> Transactor<C> {
     }
 }
 
-/// Where a transaction's `count` changelog records of a task must be: behind those that its store has applied, and all of
-/// them. Otherwise the changelog has lost records, and the commit fails.
+/// The expected place of a transaction's `count` changelog records of a task: all of them, behind the records that the
+/// task's store has applied. Anywhere else, the changelog has lost records, and the commit fails.
 fn expected<C: Cluster>(task: &Task<C>, count: usize) -> Expected {
     let held = task.state.store.as_ref().expect("a task at work holds its store");
     Expected { from: held.applied.next.0, count }

@@ -128,7 +128,7 @@ impl Metrics {
         self.families.brokers.ask(seen);
     }
 
-    /// What is counted of the schema registry, which is shown from now on.
+    /// The metrics of the schema registry, which are shown from now on.
     pub fn schemas(&self) -> SchemaMetrics {
         self.families.schemas.get()
     }

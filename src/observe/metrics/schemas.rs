@@ -1,11 +1,11 @@
-//! What is counted of a schema registry. Shown once there is one.
+//! The metrics of a schema registry, shown once one is used.
 
 use prometheus::{IntCounterVec, IntGauge, Registry};
 use std::sync::OnceLock;
 
 use super::register::{VALID, counter, int_gauge};
 
-/// Not registered before there is a schema registry.
+/// Registered once a schema registry is used.
 pub(super) struct Families {
     registry: Registry,
     shown: OnceLock<SchemaMetrics>,
@@ -27,18 +27,18 @@ impl std::fmt::Debug for SchemaMetrics {
 /// How a request to a schema registry ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// With what was asked for.
+    /// The registry has returned the schema.
     Found,
-    /// There is no such schema.
+    /// The registry does not have the schema.
     Absent,
-    /// The registry does not let ratchet in.
+    /// The registry has refused the login.
     Refused,
-    /// There was no answer, or one of no use.
+    /// There was no answer, or not that of a registry.
     Failed,
 }
 
 impl Asked {
-    /// All of them.
+    /// All results.
     const ALL: [Self; 4] = [Self::Found, Self::Absent, Self::Refused, Self::Failed];
 
     fn as_str(self) -> &'static str {
@@ -68,7 +68,12 @@ impl SchemaMetrics {
         for asked in Asked::ALL {
             requests.with_label_values(&[asked.as_str()]);
         }
-        let known = int_gauge(registry, "ratchet_schema_registry_schemas", "Schemas that were fetched.", &[]);
+        let known = int_gauge(
+            registry,
+            "ratchet_schema_registry_schemas",
+            "Schemas that have been fetched from the schema registry.",
+            &[],
+        );
         let none: &[&str] = &[];
         Self { requests, schemas: known.get_metric_with_label_values(none).expect(VALID) }
     }
@@ -78,7 +83,7 @@ impl SchemaMetrics {
         self.requests.with_label_values(&[how.as_str()]).inc();
     }
 
-    /// So many schemas are known.
+    /// This number of schemas is known.
     pub fn known(&self, count: usize) {
         self.schemas.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
@@ -86,7 +91,7 @@ impl SchemaMetrics {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: a schema registry is shown once there is one, with all of its results.
+    //! Goal: the metrics of a schema registry are shown once one is used, with all results.
 
     use super::super::Metrics;
     use super::Asked;
@@ -94,7 +99,7 @@ mod tests {
     #[test]
     fn requests_and_schemas_are_shown_once_there_is_a_registry() {
         let metrics = Metrics::new();
-        assert!(!metrics.render().contains("schema_registry"), "there is none");
+        assert!(!metrics.render().contains("schema_registry"), "no registry is used yet");
         let schemas = metrics.schemas();
         schemas.asked(Asked::Found);
         metrics.schemas().asked(Asked::Found);

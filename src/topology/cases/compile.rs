@@ -234,7 +234,7 @@ fn bytes(payload: &Payload, format: Format) -> Option<Vec<u8>> {
         (Payload::Null, _) => None,
         (Payload::Json(json), _) => Some(json.clone().into_bytes()),
         (Payload::Text(text), Format::Bytes) => Some(text.clone().into_bytes()),
-        // Tests write records as JSON, whatever they are on the topic.
+        // Tests write records as JSON, whatever the format of the topic is.
         (Payload::Text(text), _) => Some(quoted(text).into_bytes()),
     }
 }

@@ -21,7 +21,7 @@ const CONTENTS: &str = "contents";
 /// The contents of a topology that compares none; an `on_conflict` has no effect there.
 const NONE: &str = "none";
 const ON_CONFLICT: &str = "on_conflict";
-/// How JSON without a schema is read, and the keys of formats that it completes.
+/// The key for the format of JSON that names no schema, and the keys of the formats beside which it counts.
 const JSON_FORMAT: &str = "json_format";
 const FORMATS: [&str; 2] = ["key_format", "value_format"];
 /// The form of an identity and of contents that is read from each row of a record.
@@ -143,7 +143,8 @@ fn take_rows_together(node: &mut Node) {
     }
 }
 
-/// Where the topology reads by schemas what the preset reads as JSON: writes how JSON without a schema is read.
+/// If the topology has a format with schemas in place of the preset's JSON, writes the preset's format as that of JSON that
+/// names no schema.
 fn keep_json_format(input: &mut Node, preset: &Node) {
     let Value::Mapping(formats) = &preset.value else { return };
     let Value::Mapping(keys) = &mut input.value else { return };

@@ -6,7 +6,7 @@ use crate::yaml::Explained;
 /// Formats of records that ratchet cannot read yet, in lower case, each with its name.
 const UNREAD: &[(&str, &str)] = &[("msgpack", "MessagePack"), ("csv", "CSV"), ("xml", "XML")];
 
-/// Other names of formats that ratchet reads by schemas, each with the one that it has here.
+/// Names that other programs have for formats with schemas, each with ratchet's format.
 const OTHERWISE: &[(&str, Format)] = &[
     ("confluent_avro", Format::Avro),
     ("avro_confluent", Format::Avro),
@@ -32,7 +32,8 @@ const OTHERWISE: &[(&str, Format)] = &[
     ("confluent", Format::Auto),
 ];
 
-/// A format that is called otherwise here, or that ratchet cannot read yet; `key` is `key_format` or `value_format`, `name` where that is written.
+/// A format that has another name here, or that ratchet cannot read yet; `key` is `key_format` or `value_format`, `name`
+/// where that is written.
 pub fn format(word: &str, key: &str, name: &str) -> Option<Explained> {
     let plain = word.to_lowercase().replace('-', "_");
     if let Some((_, format)) = OTHERWISE.iter().find(|(known, _)| *known == plain) {
@@ -40,8 +41,8 @@ pub fn format(word: &str, key: &str, name: &str) -> Option<Explained> {
             message: format!("`{name}: {word}` is called `{format}` here"),
             label: format!("`{format}`"),
             help: format!(
-                "write `{key}: {format}`: each record says by its own bytes or headers whose serializer wrote its schema's \
-                 id; where schemas are is a setting, `schema_registry.url` or `schemas.dir`"
+                "write `{key}: {format}`: ratchet recognises each serializer's schema ids by itself; the setting \
+                 `schema_registry.url` or `schemas.dir` says where the schemas are"
             ),
         });
     }
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn format_that_is_called_otherwise_is_named_with_the_word_for_it() {
+    fn name_that_another_program_has_for_a_format_is_explained() {
         for (word, expected) in
             [("confluent_avro", "avro"), ("Confluent-Protobuf", "protobuf"), ("json-sr", "json_schema")]
         {

@@ -95,7 +95,7 @@ pub struct InputSpec {
     pub topics_known: bool,
     pub key_format: Option<Placed<Format>>,
     pub value_format: Option<Placed<Format>>,
-    /// How JSON without a schema is read.
+    /// The format of JSON that names no schema.
     pub json_format: Option<Placed<Format>>,
     /// Whether the formats are as the user wrote them: false if one is wrong.
     pub formats_known: bool,

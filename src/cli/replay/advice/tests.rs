@@ -72,7 +72,7 @@ fn id_tells_the_two_apart() {
 
 #[test]
 fn same_json_in_other_bytes_is_said_to_be_that() {
-    let words = "compare what it means: `contents: {fingerprint: value}`";
+    let words = "compare what they mean: `contents: {fingerprint: value}`";
     says(&rules(None), [r#"{"id":1,"x":2.50}"#, r#"{"x": 2.5, "id": 1}"#], words);
     // numbers that a double does not hold may differ
     let values = [r#"{"id":1,"x":12345678901234567890.1}"#, r#"{"id":1,"x":12345678901234567890.2}"#];

@@ -128,8 +128,8 @@ fn keys_and_values_with_schemas_get_a_hint_by_what_is_wrong_with_them() {
         ),
         (Reason::ValueMalformed, "the value cannot be read by a schema: no schema id", "`value_format: auto`"),
         (Reason::KeyMalformed, "the key cannot be read by a schema: no schema id", "`key_format: auto`"),
-        (Reason::ValueMalformed, "the value cannot be read: schema 4 does not exist", "ids are those of one registry"),
-        (Reason::KeyMalformed, "the key is not a record of schema 4: it ends early", "ids are those of one registry"),
+        (Reason::ValueMalformed, "the value cannot be read: schema 4 does not exist", "valid in one registry only"),
+        (Reason::KeyMalformed, "the key is not a record of schema 4: it ends early", "valid in one registry only"),
     ] {
         let hint = only(&Facts { records: 4, rejections: rejected(reason, 4, words), ..Facts::default() });
         assert!(hint.contains(change), "{hint}");

@@ -169,7 +169,7 @@ impl Families {
             awaits_schema: gauge(
                 registry,
                 "ratchet_awaits_schema",
-                "1 while the task waits for a schema that is not known yet, otherwise 0.",
+                "1 while the task waits for the schema of a record, otherwise 0.",
                 PARTITION,
             ),
             handles: Mutex::default(),

@@ -13,6 +13,7 @@ fn all() -> String {
     metrics.refused_topics("payments", 2);
     metrics.brokers(BrokersSeen::default);
     metrics.schemas().asked(Asked::Found);
+    task.awaits_schema(true);
     let _calls = metrics.calls("payments", "http", (&["done"], &["settled"]));
     let _gate = metrics.gate("payments");
     let (route, _connection) = (metrics.route("/charges"), metrics.connection());
