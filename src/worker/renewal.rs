@@ -102,7 +102,8 @@ fn digest(contents: Option<&[u8]>) -> u64 {
 pub struct Files(Digests);
 
 impl Files {
-    /// The substituted files, and the files that the settings of Kafka's clients and of the schema registry name.
+    /// The substituted files, and those of Kafka's clients. A schema registry's certificates are read again for each
+    /// connection, so they need no new start.
     fn of(recorder: FileRecorder, config: &Config) -> Self {
         let mut files = recorder.0.into_inner();
         if config.cluster == ClusterKind::Kafka {
@@ -110,9 +111,6 @@ impl Files {
             let named = clients.iter().flat_map(|properties| FILES.iter().filter_map(|name| properties.get(*name)));
             files.extend(named.map(|path| (PathBuf::from(path), digest_of(path.as_ref()))));
         }
-        let registry = &config.schema_registry;
-        let named = [&registry.ca, &registry.certificate, &registry.key].into_iter().flatten();
-        files.extend(named.map(|path| (path.clone(), digest_of(path))));
         Self(files)
     }
 

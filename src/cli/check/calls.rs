@@ -1,6 +1,7 @@
 //! What `ratchet check` says of a sink that calls, or is a handler: what is promised, the request that a record makes, and what becomes of
 //! calls. Nothing secret is in it: texts are shown as they are written, and headers by their names.
 
+use crate::dedup::Format;
 use crate::effect::call::{Jitter, OnInDoubt, OnUnavailable, Policy, Reserve, Retry};
 use crate::topology::sink::Terms;
 use crate::topology::sink::http::{Body, Http};
@@ -67,15 +68,15 @@ pub fn lines_of_handler(terms: &Terms) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// The lines about the sink: names and texts.
-pub fn lines(http: &Http) -> Vec<(&'static str, String)> {
+/// The lines about the sink, for values in this format: names and texts.
+pub fn lines(http: &Http, values: Format) -> Vec<(&'static str, String)> {
     let hosts = if http.hosts.is_empty() { String::new() } else { format!(", only to {}", http.hosts.join(", ")) };
     let mut lines = vec![("sink", format!("http, {} {}{hosts}", http.method.as_str(), http.url))];
     let headers: Vec<&str> = http.headers.iter().map(|(name, _)| name.as_str()).collect();
     if !headers.is_empty() {
         lines.push(("headers", headers.join(", ")));
     }
-    lines.push(("body", body(&http.body)));
+    lines.push(("body", body(&http.body, values)));
     lines.push(("key", key(http)));
     lines.extend(lines_of_terms(&http.terms, "the provider refuses"));
     lines
@@ -91,8 +92,9 @@ fn lines_of_terms(terms: &Terms, refuses: &str) -> Vec<(&'static str, String)> {
     lines
 }
 
-fn body(body: &Body) -> String {
+fn body(body: &Body, values: Format) -> String {
     match body {
+        Body::Value if values.has_schemas() => "the record's value, as JSON".to_owned(),
         Body::Value => "the record's value, byte for byte".to_owned(),
         Body::Json(json) => format!("JSON: {json}"),
         Body::None => "none".to_owned(),

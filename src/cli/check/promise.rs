@@ -88,7 +88,7 @@ pub fn sink_lines(topology: &Topology) -> Vec<(&'static str, String)> {
     let Some(sink) = topology.sink() else { return Vec::new() };
     let Postgres { schema, inbox, result, .. } = match sink {
         Sink::Postgres(postgres) => postgres,
-        Sink::Http(http) => return calls::lines(http),
+        Sink::Http(http) => return calls::lines(http, topology.rules.value_format),
         Sink::Handler(handler) => return calls::lines_of_handler(&handler.terms),
     };
     let mut lines = vec![("sink", format!("{}, with ratchet's own tables in its schema {schema}", sink.as_str()))];

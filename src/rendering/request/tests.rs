@@ -7,9 +7,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::dedup::{Action, Places, Reader};
+use crate::dedup::{Action, Format, Places, Reader, Rules};
 use crate::effect::call::{Answers, Comparison, Jitter, KeyWindow, OnInDoubt, OnUnavailable, Policy, Reserve, Retry};
 use crate::record::{HeaderBuf, Headers};
+use crate::schemas::{Id, Language, LookUp, Schemas, Sources, Written};
 use crate::topology::sink::Terms;
 use crate::topology::sink::terms::OnDuplicate;
 use crate::topology::{Destination, Sink};
@@ -81,7 +82,8 @@ fn record(value: &str) -> Record<'_> {
 
 fn rendered(topology: &Topology, record: &Record<'_>) -> Result<RenderedRequest, String> {
     let mut arena = Vec::new();
-    let reading = Reader::new(Arc::clone(&topology.rules)).read(record, &mut arena);
+    let mut reader = Reader::with_schemas(Arc::clone(&topology.rules), &topology.schemas);
+    let reading = reader.read(record, &mut arena);
     let mut requester = Requester::new(topology).expect("it calls");
     let first = requester.render(record, reading.rows(), &arena);
     // Whatever was made before, and in another process.
@@ -210,6 +212,27 @@ fn body_is_the_value_or_none() {
     let value = "{ \"id\" : 1 }\n";
     assert_eq!(body(Body::Value, "", &record(value)), Ok(Some(value.to_owned())));
     assert_eq!(body(Body::None, "", &record(value)), Ok(None));
+}
+
+/// Has one schema, by every id.
+#[derive(Debug)]
+struct OneSchema;
+
+impl Schemas for OneSchema {
+    fn look_up(&self, _: &Id) -> LookUp {
+        let text = r#"{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}"#;
+        LookUp::Known(Arc::new(Written::alone(Language::Avro, text)))
+    }
+}
+
+#[test]
+fn body_is_the_decoded_value_in_a_format_with_schemas() {
+    let topology = calling("", http("http://a"));
+    let rules = Arc::new(Rules { value_format: Format::Avro, ..(*topology.rules).clone() });
+    let schemas = Sources { list: vec![Arc::new(OneSchema)], ..Sources::default() };
+    let topology = Topology { rules, schemas, ..topology };
+    let request = rendered(&topology, &Record { value: Some(&[0, 0, 0, 0, 1, 14]), ..record("") }).unwrap();
+    assert_eq!(request.body, Some(br#"{"id":7}"#.to_vec()));
 }
 
 #[test]

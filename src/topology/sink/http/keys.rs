@@ -47,8 +47,8 @@ pub static HTTP: Mapping = Mapping {
                 ],
             ),
             "body: {json: {amount: value.amount, currency: {const: EUR}}}",
-            "`value`, the record's bytes; `none`; or `{json: ...}`, made of objects, lists, paths, `{first_of: [...]}` and \
-             `{const: x}`. Numbers, objects and lists stand there as in the record; what is missing is null",
+            "`value`, the record's bytes, or its JSON if `value_format` has schemas; `none`; or `{json: ...}`, made of \
+             objects, lists, paths, `{first_of: [...]}` and `{const: x}`. Numbers, objects and lists stand there as in the record; what is missing is null",
         )
         .or(Omitted::Words("`value`; with `GET` and `DELETE` `none`")),
         Key::optional(
