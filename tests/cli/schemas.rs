@@ -162,12 +162,12 @@ fn check_says_where_schemas_come_from() {
     room.run(&format!("{check} {FOLDER}")).ended(0).never_said("schemas");
 }
 
-/// The command that checks the room's topology on an embedded cluster, which has its topics.
+/// The command that checks the room's topologies on an embedded cluster, which has their topics.
 fn online(room: &Room, settings: &str) -> String {
     let folder = room.path().join("topics");
     room.write("ratchet.yaml", format!("cluster: embedded\nembedded: {{dir: {}}}\n", folder.display()));
     let cluster = Embedded::open(&folder, 1).unwrap();
-    for name in ["payments", "payments.unique"] {
+    for name in ["payments", "payments.unique", "payments.other"] {
         cluster.create_topic(&NewTopic { name, partition_count: 1, replication_factor: 1, settings: &[] }).unwrap();
     }
     format!("check payments.yaml --config ratchet.yaml --online {settings}")
@@ -224,6 +224,24 @@ fn latest_schemas_are_compared_online() {
             "the topology does not fit its latest schemas",
         ])
         .never_said("`value.revision`");
+}
+
+#[test]
+fn no_topology_is_compared_if_the_registry_does_not_answer() {
+    let room = room();
+    let other = PAYMENTS.replace("name: payments", "name: other").replace("payments.unique", "payments.other");
+    room.write("other.yaml", other.replace("[payments]", "[payments], value_format: avro"));
+    // Nothing listens at the port of a listener that is gone.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let check = online(&room, &format!("--set schema_registry.url=http://{address}"));
+    room.run(&check.replace("payments.yaml", "payments.yaml other.yaml"))
+        .ended(2)
+        .said(&[
+            "payments.yaml: by the latest schemas: not known",
+            "other.yaml: by the latest schemas: not known",
+            "the schema registry",
+        ])
+        .never_said("by the latest schemas: fine");
 }
 
 #[test]

@@ -7,14 +7,14 @@ use crate::operator::Operator;
 use crate::schema_registry::{Ids, Server};
 use crate::until::DEADLINE;
 
-/// What becomes of a value by Confluent's framing, and of its schema's ids.
+/// Makes a record of a bare value and the ids of its schema.
 type Framing = fn(&[u8], Ids, Fresh) -> Fresh;
 
 fn eight_bytes(id: u64, bare: &[u8]) -> Vec<u8> {
     [&[0], &id.to_be_bytes()[..], bare].concat()
 }
 
-/// The registry's settings beside its address, and the framing.
+/// Settings of the registry besides its address, each with the framing that needs them.
 const FRAMINGS: [(&str, Framing); 4] = [
     (", id_bytes: 8, ids_of: versions", |bare, ids, record| Fresh {
         value: Some(eight_bytes(ids.global, bare)),
@@ -41,7 +41,7 @@ fn schemas_are_found_by_apicurios_ids() {
         job.worker.push(line.replace("\"}", &format!("\"{settings}}}")));
         payments.register(registry, &job.input);
         let ids = [1, 2].map(|version| registry.ids(&format!("{}-value", job.input), version));
-        // The numbers of the versions in place of those of the schemas.
+        // The values name versions 1 and 2, in place of the ids of schemas.
         let sent: Vec<Fresh> = payments
             .values([1, 2])
             .into_iter()

@@ -1,5 +1,5 @@
-//! ratchet between a real Apache Kafka and a real schema registry: records that Confluent's serializers have written,
-//! which fixtures keep, and a registry that is down, comes up and goes away. The built binary is run from outside.
+//! ratchet with a real Apache Kafka and a real schema registry: records that Confluent's serializers have written, kept as
+//! fixtures, and a registry that is down at the start or goes down during the run. The built binary is run from outside.
 
 mod apicurio;
 mod outages;

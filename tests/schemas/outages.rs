@@ -1,5 +1,5 @@
-//! Goal: whatever becomes of the registry and of instances, records whose schemas are not known wait, nothing is lost
-//! and nothing passes twice.
+//! Goal: while the registry or an instance is down, records whose schemas are not known wait; no record is lost or
+//! forwarded twice.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::operator::{Operator, Options};
 use crate::schema_registry::Server;
 use crate::until::{DEADLINE, within};
 
-/// The registry takes a while to start, and it is asked again after pauses that grow to half a minute.
+/// Covers the registry's start, and the pauses between two requests, which grow to half a minute.
 const RECOVERY: Duration = Duration::from_secs(150);
 
 fn waiting(operator: &Operator) -> f64 {
     operator.metric("ratchet_awaits_schema", &[])
 }
 
-/// That the instance says so: by the metric at once, by `/readyz` after ten seconds, and in the log.
+/// Waits until the instance reports that tasks wait: by the metric at once, by `/readyz` after ten seconds, and in the log.
 #[track_caller]
 fn await_trouble(operator: &Operator, count: f64) {
     within(DEADLINE, "tasks to wait for a schema", || (waiting(operator) == count).then_some(()));
@@ -33,7 +33,7 @@ fn survives_outages(theme: &str, options: &Options<'_>) {
     let job = payments.job(theme, &registry.url());
     let [first, second] = payments.register(&registry, &job.input);
     let values = payments.values([first, second]);
-    // It is down when the job starts.
+    // The registry is down when the job starts.
     registry.kill();
     job.send(records(0, &values[..3]));
     let mut operator = Operator::start_with(&job, "a", options);
@@ -44,14 +44,14 @@ fn survives_outages(theme: &str, options: &Options<'_>) {
     assert_eq!(values_of(job.output()), [values[0].clone(), values[1].clone()]);
     operator.await_ready(DEADLINE);
     assert_eq!(waiting(&operator), 0.0);
-    // It goes away, and a record comes whose schema is new.
+    // The registry goes down, and a record with a new schema arrives.
     registry.kill();
     job.send(records(0, &values[..1]));
     job.send(records(0, &values[3..]));
     await_trouble(&operator, 1.0);
-    assert_eq!(job.committed(), [4], "what is before the record is committed");
+    assert_eq!(job.committed(), [4], "earlier records are committed");
     assert_eq!(job.output().len(), 2);
-    // What the instance knows it does not forget, and a new one knows nothing.
+    // A new instance knows no schema.
     operator.kill();
     let mut operator = Operator::start_with(&job, "a", options);
     await_trouble(&operator, 1.0);
@@ -73,7 +73,7 @@ fn nothing_is_lost_while_the_registry_is_down_with_librdkafka() {
     survives_outages("registry-down-rd", &Options { data_path: Some(("librdkafka", false)), ..Options::default() });
 }
 
-/// The task that waits moves to the other instance, and waits there.
+/// Its waiting tasks move to the other instance, and wait there.
 #[test]
 fn instance_that_is_killed_while_it_waits_leaves_its_tasks_to_another() {
     const PARTITIONS: i32 = 4;

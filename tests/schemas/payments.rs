@@ -10,20 +10,20 @@ use crate::schema_registry::Server;
 
 const RECORDS: &str = include_str!("written/records.jsonl");
 
-/// What is done with the payments, in order: those that are forwarded.
+/// The indexes of the payments that are forwarded.
 pub const FORWARDED: [usize; 4] = [0, 1, 3, 6];
 
-/// The payments of one format: each by one of two schemas.
+/// The payments of one format. Each has one of two schemas.
 pub struct Payments {
     format: String,
-    /// Type and text of both.
+    /// The type and the text of both schemas.
     schemas: [(String, String); 2],
-    /// Schema (0 or 1) and bytes.
+    /// The index of each record's schema (0 or 1), and the record's bytes.
     records: Vec<(usize, Vec<u8>)>,
 }
 
 impl Payments {
-    /// Those of `avro`, `protobuf` or `json_schema`.
+    /// The payments in the format `avro`, `protobuf` or `json_schema`.
     pub fn of(format: &str) -> Payments {
         let lines = RECORDS.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let lines: Vec<Value> = lines.filter(|line| line["format"] == format).collect();
@@ -37,12 +37,12 @@ impl Payments {
         }
     }
 
-    /// Registers both schemas for a topic; their numbers.
+    /// Registers both schemas for a topic. Returns their ids.
     pub fn register(&self, registry: &Server, topic: &str) -> [u32; 2] {
         self.schemas.each_ref().map(|(kind, text)| registry.register(&format!("{topic}-value"), kind, text))
     }
 
-    /// The payments with these numbers of their schemas, as values of records.
+    /// The payments as values of records, with these ids of their schemas.
     pub fn values(&self, numbers: [u32; 2]) -> Vec<Vec<u8>> {
         let numbered = |(schema, bytes): &(usize, Vec<u8>)| {
             let mut bytes = bytes.clone();
@@ -81,7 +81,7 @@ pub fn values_of(records: Vec<Stored>) -> Vec<Vec<u8>> {
     records.into_iter().map(|record| record.value.unwrap()).collect()
 }
 
-/// Those that are forwarded of the payments' values, byte for byte.
+/// The values of the payments that are forwarded.
 pub fn forwarded(values: &[Vec<u8>]) -> Vec<Vec<u8>> {
     FORWARDED.map(|at| values[at].clone()).to_vec()
 }

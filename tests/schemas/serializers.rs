@@ -1,5 +1,5 @@
-//! Goal: ratchet reads what Confluent's serializers write, by schemas from a real registry, and passes records on byte
-//! for byte; identities are the same in each format.
+//! Goal: ratchet reads records of Confluent's serializers with schemas from a real registry, and forwards them byte for
+//! byte; identities are the same in each format.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn drain(job: &Job) {
     operator.stop();
 }
 
-/// By either API of the registry.
+/// With each of the registry's two APIs.
 #[test]
 fn duplicates_are_dropped_and_newer_versions_pass_byte_for_byte() {
     let registry = Server::shared();
@@ -49,7 +49,7 @@ fn producer_may_change_its_format_without_an_identity_being_forgotten() {
     for (round, format) in FORMATS.iter().enumerate() {
         let payments = Payments::of(format);
         let values = payments.values(payments.register(registry, &format!("{}-{format}", job.input)));
-        // The first format finds one identity that JSON has shown; the others find all.
+        // The JSON record has the first payment's identity and version; the first format has all others.
         if round == 0 {
             expected.extend([1, 3, 6].map(|at| values[at].clone()));
         }
@@ -62,9 +62,8 @@ fn producer_may_change_its_format_without_an_identity_being_forgotten() {
     assert_eq!(values_of(job.output()), expected);
 }
 
-/// And of records that cannot be read by their schema, the letter says where.
 #[test]
-fn schema_that_does_not_exist_is_named_by_the_dead_letter() {
+fn dead_letter_names_the_missing_schema_or_the_field_that_cannot_be_read() {
     let registry = Server::shared();
     let payments = Payments::of("avro");
     let job = payments.job("no-schema", &registry.url());
@@ -80,7 +79,6 @@ fn schema_that_does_not_exist_is_named_by_the_dead_letter() {
     let letters: Vec<_> = job.kafka.read_visible(&job.dead_letter()).into_values().flatten().collect();
     let reasons: Vec<String> =
         letters.iter().map(|letter| letter.header("__ratchet.errors.message").unwrap()).collect();
-    println!("{reasons:#?}");
     assert_eq!(values_of(letters), sent[1..4], "as they were sent");
     assert!(reasons[0].contains("schema 1000001"), "{reasons:?}");
     assert!(reasons[1].contains("paid_at") || reasons[1].contains("due"), "{reasons:?}");
@@ -90,7 +88,7 @@ fn schema_that_does_not_exist_is_named_by_the_dead_letter() {
 const TABLE: &str = "create table payments (id text primary key, version bigint not null, amount numeric(12, 2), \
     paid_at timestamptz, due date)";
 
-/// A decimal, a timestamp and a date of Avro become those of PostgreSQL.
+/// A decimal, a timestamp and a date in Avro become values of PostgreSQL's types.
 #[test]
 fn table_has_the_values_that_avro_had() {
     let registry = Server::shared();

@@ -1,4 +1,4 @@
-"""Writes records.jsonl: what Confluent's serializers make of some payments, and how they register the schemas.
+"""Writes records.jsonl: payments as Confluent's serializers write them, and the schemas as they register them.
 
 Needs a schema registry whose subjects payments-* are new, and
 
@@ -24,7 +24,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 HERE = pathlib.Path(__file__).parent
-# By which schema, id, version. What happens to each: forwarded, forwarded, duplicate, forwarded, duplicate, older, forwarded.
+# Schema, id and version of each. The verdicts: forwarded, forwarded, duplicate, forwarded, duplicate, stale, forwarded.
 PAYMENTS = [(1, "p1", 1), (1, "p2", 1), (1, "p1", 1), (2, "p1", 2), (2, "p2", 1), (1, "p1", 1), (2, "p3", 1)]
 PAID_AT = datetime.datetime(2026, 3, 1, 12, 30, 15, 250000, tzinfo=datetime.timezone.utc)
 
@@ -59,7 +59,7 @@ def modules():
     with tempfile.TemporaryDirectory() as folder:
         sys.path.insert(0, folder)
         for schema in (1, 2):
-            # Each in a pool of its own: both have the same names.
+            # Each module gets a descriptor pool of its own, since both define the same names.
             yield schema, compiled(folder, f"payment_{schema}")
 
 

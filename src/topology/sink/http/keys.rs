@@ -41,14 +41,12 @@ pub static HTTP: Mapping = Mapping {
             "body",
             Type::AnyOf(
                 "`value`, `none` or `{json: ...}`",
-                &[
-                    Type::Words(|| vec![BODY_VALUE.to_owned(), BODY_NONE.to_owned()]),
-                    Type::Mapping("a mapping", &BODY),
-                ],
+                &[Type::Words(|| vec![BODY_VALUE.to_owned(), BODY_NONE.to_owned()]), Type::Mapping("a mapping", &BODY)],
             ),
             "body: {json: {amount: value.amount, currency: {const: EUR}}}",
             "`value`, the record's bytes, or its JSON if `value_format` has schemas; `none`; or `{json: ...}`, made of \
-             objects, lists, paths, `{first_of: [...]}` and `{const: x}`. Numbers, objects and lists stand there as in the record; what is missing is null",
+             objects, lists, paths, `{first_of: [...]}` and `{const: x}`. Numbers, objects and lists stand there as in \
+             the record; what is missing is null",
         )
         .or(Omitted::Words("`value`; with `GET` and `DELETE` `none`")),
         Key::optional(
