@@ -52,7 +52,7 @@ PACKAGES := $(addprefix --package ,$(OWN))
 # How tests are built: ratchet's own code with fewer optimizations (scripts/rustc-quick.sh has one more) and
 # incrementally. Dependencies stay as they are. What is released, measured or run for hours is built as it is released.
 TESTED := $(BUILD) $(foreach package,$(OWN),--config profile.release.package.$(package).opt-level=1)
-# How simulations of hours are built: each of ratchet's crates as one unit, which compiles longer and runs twice as fast.
+# How long simulations are built: each of ratchet's crates as one unit, which compiles longer and runs twice as fast.
 HUNTED := $(BUILD) $(foreach package,$(OWN),--config profile.release.package.$(package).codegen-units=1)
 ifneq ($(QUICK),yes)
 unit check test brokers models sim bit-flips histories fixtures schema: export CARGO_INCREMENTAL ?= 1

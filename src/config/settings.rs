@@ -31,8 +31,8 @@ const UNPACKED_PARTS: u64 = 4;
 /// containing the value.
 pub type CheckProperty<'a> = &'a dyn Fn(&str, &str) -> Result<(), Explained>;
 
-/// The config for these settings; `None` after mistakes, which are reported. Without `check_property`, the settings of the
-/// cluster are not checked together.
+/// The config for these settings; `None` after mistakes, which are reported. Without `check_property`, the settings of
+/// the cluster are not checked together.
 pub fn resolve(
     collected: &Collected,
     environment: &dyn Environment,

@@ -89,8 +89,8 @@ impl Typed<'_, '_> {
 
     /// HTTP addresses, separated by commas.
     pub fn addresses(&mut self, example: &str) -> Option<Vec<String>> {
-        let what = "an address that begins with http:// or https://, without a user, or several such addresses separated by \
-                    commas";
+        let what = "an address that begins with http:// or https://, without a user, or several such addresses \
+                    separated by commas";
         self.convert(what, example, |text| {
             text.split(',').map(str::trim).map(|one| registry::is_address(one).then(|| one.to_owned())).collect()
         })

@@ -226,8 +226,8 @@ impl Judge {
         })
     }
 
-    /// The schema of the record that was read as number `at`, counted from 0, if it is not known yet. The record cannot be
-    /// judged before.
+    /// The schema of the record that was read as number `at`, counted from 0, if it is not known yet. The record cannot
+    /// be judged before.
     pub fn awaited_schema(&self, at: usize) -> Option<Id> {
         match self.readings[at] {
             Some(Reading::Pending(schema)) => Some(schema),

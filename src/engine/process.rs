@@ -62,9 +62,10 @@ pub struct BatchPortion<'a, B> {
 
 /// Processes a task's records in the open transaction, which must be aborted after an error.
 ///
-/// If a record's action is `fail`, if the task must stop before it, if clocks or the gate have to be asked about it first,
-/// or if its schema is not known yet, that record and all later ones are not processed; [`Share::stop`] says why. Records
-/// that do not fit into the transaction are not processed either; [`Added::records`] is the number of processed records.
+/// If a record's action is `fail`, if the task must stop before it, if clocks or the gate have to be asked about it
+/// first, or if its schema is not known yet, that record and all later ones are not processed; [`Share::stop`] says
+/// why. Records that do not fit into the transaction are not processed either; [`Added::records`] is the number of
+/// processed records.
 pub fn process<C: Cluster>(
     context: &Context,
     work: &Work<'_, C>,

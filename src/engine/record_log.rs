@@ -12,8 +12,8 @@ use crate::record::{Record, TopicPartition};
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The help for values written by a schema registry's serializers.
-const FRAMED_HELP: &str = "they look as if a schema registry's serializer had written them (a zero byte, a schema's id, \
-    then Avro or the like), but this topology reads JSON: name their format, `value_format: avro` (or `protobuf`, \
+const FRAMED_HELP: &str = "they look as if a schema registry's serializer had written them (a zero byte, a schema's \
+    id, then Avro or the like), but this topology reads JSON: name their format, `value_format: avro` (or `protobuf`, \
     `json_schema`, `auto`), and the registry, `schema_registry.url`; or identify records by their bytes, with \
     `identity: key`, or with `identity: value` and `value_format: bytes`";
 

@@ -50,8 +50,8 @@ impl BySchema {
         }
     }
 
-    /// The formats of keys and of values, `None` if no key or no value was decoded; and how many values name a schema but
-    /// could not be decoded, with the reason for the first.
+    /// The formats of keys and of values, `None` if no key or no value was decoded; and how many values name a schema
+    /// but could not be decoded, with the reason for the first.
     pub fn found(self) -> ([Option<Format>; 2], (usize, Option<String>)) {
         ([self.key.format(), self.value.format()], self.value.undecoded)
     }

@@ -1,11 +1,11 @@
 //! Whether this instance is ready: the basis of `/readyz`.
 //!
-//! Ready means: at least one lane was started, every lane has joined its group, some broker has answered lately, no task is
-//! being restored for the first time since it was assigned, none waits for clocks or for a gate, none has waited too long
-//! for a schema, none has failed for long without a commit or gets nothing of an input that goes on, no topic that should
-//! be read was refused, every disk responds, and everything that panicked has restarted. The proxy of HTTP requests has no
-//! lanes, and says its own conditions. A restore after an aborted transaction does not make an instance unready: nobody else
-//! could do the work meanwhile.
+//! Ready means: at least one lane was started, every lane has joined its group, some broker has answered lately, no
+//! task is being restored for the first time since it was assigned, none waits for clocks or for a gate, none has
+//! waited too long for a schema, none has failed for long without a commit or gets nothing of an input that goes on, no
+//! topic that should be read was refused, every disk responds, and everything that panicked has restarted. The proxy of
+//! HTTP requests has no lanes, and says its own conditions. A restore after an aborted transaction does not make an
+//! instance unready: nobody else could do the work meanwhile.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

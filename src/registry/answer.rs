@@ -89,8 +89,8 @@ pub fn accepted(answer: &Answer, what: &str, context: &ErrorContext<'_>) -> Resu
     }
 }
 
-/// Whether an error says that there is no such schema, and its message: Confluent's (`error_code`, `message`) or Apicurio's
-/// (`name`, `detail`).
+/// Whether an error says that there is no such schema, and its message: Confluent's (`error_code`, `message`) or
+/// Apicurio's (`name`, `detail`).
 fn error_of(answer: &Answer) -> (bool, Option<String>) {
     let Ok(body) = serde_json::from_slice::<Value>(&answer.body) else { return (false, None) };
     let text = |name: &str| body.get(name).and_then(Value::as_str);
@@ -193,8 +193,8 @@ fn json(answer: &Answer, what: &str) -> Result<Value, Missing> {
 
 fn no_registry(answer: &Answer, what: &str, found: &str) -> Missing {
     Missing::Failed(format!(
-        "it answers {} to {what} with {found}: is schema_registry.url the registry's address, and not that of a console \
-         or a proxy that asks for a login?",
+        "it answers {} to {what} with {found}: is schema_registry.url the registry's address, and not that of a \
+         console or a proxy that asks for a login?",
         answer.status
     ))
 }

@@ -147,8 +147,8 @@ impl Base {
     }
 }
 
-/// The question for a version of an artifact that a schema refers to. `origin` is the URL at which Apicurio's own API gave
-/// the schema's references.
+/// The question for a version of an artifact that a schema refers to. `origin` is the URL at which Apicurio's own API
+/// gave the schema's references.
 pub fn referred(origin: &str, group: Option<&str>, artifact_id: &str, version: &str) -> Option<Question> {
     let at = origin.find(OWN)? + OWN.len();
     let end = origin[at..].find('/').map_or(origin.len(), |length| at + length);

@@ -3,8 +3,8 @@
 //! An address whose answer cannot be read, a login page for example, has failed like one that is down: the next one is
 //! asked.
 //!
-//! **Failure**: if no address answers, an address that failed counts for more than one that lacks the schema, since it might
-//! have the schema. So a schema is absent only if no address has failed.
+//! **Failure**: if no address answers, an address that failed counts for more than one that lacks the schema, since it
+//! might have the schema. So a schema is absent only if no address has failed.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -84,8 +84,8 @@ impl Client {
         })
     }
 
-    /// Asks one address after the other, until `read` can read an answer. `question` returns what to ask a given address;
-    /// an address for which it returns `None` is passed over. `None` if all addresses are.
+    /// Asks one address after the other, until `read` can read an answer. `question` returns what to ask a given
+    /// address; an address for which it returns `None` is passed over. `None` if all addresses are.
     ///
     /// # Errors
     /// No address gave an answer that can be read.
@@ -178,8 +178,8 @@ impl Client {
     fn advice(&self) -> &'static str {
         match &self.login {
             Login::Nobody => {
-                "set schema_registry.username and password, token or oauth, or a certificate, or let the registry be read \
-                 without a login"
+                "set schema_registry.username and password, token or oauth, or a certificate, or let the registry be \
+                 read without a login"
             }
             Login::Fixed { advice, .. } => advice,
             Login::Tokens(_) => {

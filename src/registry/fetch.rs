@@ -1,7 +1,7 @@
 //! A schema with all schemas that it refers to.
 //!
-//! Bounds: a schema may refer to [`REFERENCES_MAX`] schemas, of [`BYTES_MAX`] bytes together, directly or through others. A
-//! schema that is referred to by several names is fetched once for each name.
+//! Bounds: a schema may refer to [`REFERENCES_MAX`] schemas, of [`BYTES_MAX`] bytes together, directly or through
+//! others. A schema that is referred to by several names is fetched once for each name.
 
 use std::collections::HashSet;
 
@@ -122,8 +122,8 @@ impl Client {
         Ok((Written { language, text: given.text, references: found }, given.registered))
     }
 
-    /// The steps for the schemas that a schema refers to directly, the last one first. If the answer did not list them, the
-    /// list is fetched from the URL `references`.
+    /// The steps for the schemas that a schema refers to directly, the last one first. If the answer did not list them,
+    /// the list is fetched from the URL `references`.
     async fn steps(&self, given: &Given, references: &str) -> Result<Vec<Step>, Missing> {
         let step = |name: String, at| Step::Ask(Referred { name, at });
         if let Some(named) = &given.references {

@@ -7,15 +7,15 @@
 //! - `fetch`: a schema with all schemas that it refers to
 //! - [`Waiting`]: sources that wait for schemas, for commands that have nothing else to do
 //!
-//! Invariants: a look-up never waits. A known schema stays known, and is never replaced by another text: an id names one
-//! schema for ever, and the meaning of a record must not depend on when it is read. Requests, answers and references are
-//! bounded in number, size and time.
+//! Invariants: a look-up never waits. A known schema stays known, and is never replaced by another text: an id names
+//! one schema for ever, and the meaning of a record must not depend on when it is read. Requests, answers and
+//! references are bounded in number, size and time.
 //!
-//! **Failure**: if the registry does not answer, or something else answers in its place, it is asked again for as long as
-//! that lasts, with exponential back-off; schemas are pending meanwhile, and [`Registry::trouble`] says why. If the registry
-//! does not have a schema, it is asked a few times within seconds, since an instance of the registry may be behind the one
-//! at which the producer registered the schema; then the schema counts as absent for a minute. No message holds a password
-//! or a token, even if the registry sends it back.
+//! **Failure**: if the registry does not answer, or something else answers in its place, it is asked again for as long
+//! as that lasts, with exponential back-off; schemas are pending meanwhile, and [`Registry::trouble`] says why. If the
+//! registry does not have a schema, it is asked a few times within seconds, since an instance of the registry may be
+//! behind the one at which the producer registered the schema; then the schema counts as absent for a minute. No
+//! message holds a password or a token, even if the registry sends it back.
 //!
 //! AWS Glue's registry is not supported, and registries do not know fingerprints: such schemas are read from files.
 
@@ -92,8 +92,8 @@ impl Registry {
         Ok(Self { shelf, jobs })
     }
 
-    /// The latest version of a subject, for `check --online`; `None` if the registry does not have the subject. Waits for
-    /// this time at most.
+    /// The latest version of a subject, for `check --online`; `None` if the registry does not have the subject. Waits
+    /// for this time at most.
     ///
     /// # Errors
     /// Why the registry did not answer in time, or why its schema cannot be used.

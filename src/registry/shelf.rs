@@ -1,7 +1,7 @@
 //! The schemas that are known, absent, or being fetched.
 //!
-//! Bounds: at most [`FETCHING_MAX`] schemas are being fetched, and at most [`ABSENT_MAX`] are remembered as absent, since
-//! damaged records can name any id. Known schemas are as many as the registry has.
+//! Bounds: at most [`FETCHING_MAX`] schemas are being fetched, and at most [`ABSENT_MAX`] are remembered as absent,
+//! since damaged records can name any id. Known schemas are as many as the registry has.
 
 use std::collections::hash_map::Entry as At;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};

@@ -1,5 +1,5 @@
-//! The thread that asks the registry: a runtime with a task for each requested schema. It ends when the [`super::Registry`]
-//! is dropped.
+//! The thread that asks the registry: a runtime with a task for each requested schema. It ends when the
+//! [`super::Registry`] is dropped.
 //!
 //! **Failure**: a panic ends one task, whose schema then stays pending.
 
@@ -29,8 +29,8 @@ pub const ENDED: &str = "the thread that asks the schema registry has ended";
 const IN_FLIGHT: usize = 4;
 /// After how many answers that the registry does not have a schema the schema counts as absent.
 const ABSENT_ASKS: u32 = 3;
-/// For how many schemas the registry is asked that often; any other counts as absent after one answer. Otherwise damaged
-/// records, each with a random id, would each be held up for seconds.
+/// For how many schemas the registry is asked that often; any other counts as absent after one answer. Otherwise
+/// damaged records, each with a random id, would each be held up for seconds.
 const PATIENCE_MAX: u32 = 10;
 /// The interval after which the registry may be asked that often for one more schema.
 const PATIENCE_AGAIN: Duration = Duration::from_secs(6);
@@ -216,8 +216,8 @@ impl Asking {
         Ok(None)
     }
 
-    /// Compares the known schemas with those of the registry, once in each interval: a registry that was set up anew may
-    /// give their ids to other schemas.
+    /// Compares the known schemas with those of the registry, once in each interval: a registry that was set up anew
+    /// may give their ids to other schemas.
     async fn compare(self: Rc<Self>) {
         let mut reported: Vec<Id> = Vec::new();
         loop {

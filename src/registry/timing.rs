@@ -9,7 +9,8 @@ pub struct Timing {
     pub pause_min: Duration,
     /// The longest pause after a failure.
     pub pause_max: Duration,
-    /// The pause before the registry is asked again for a schema that it does not have; the second pause is twice as long.
+    /// The pause before the registry is asked again for a schema that it does not have; the second pause is twice as
+    /// long.
     pub absent_pause: Duration,
     /// How long a schema counts as absent before it is requested again.
     pub absent_for: Duration,

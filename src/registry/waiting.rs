@@ -8,8 +8,8 @@ use crate::schemas::{Id, LookUp, Schemas, Sources, Written};
 /// How long a command waits for a schema.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Sources that wait for schemas. Once a schema has not arrived in time, they no longer wait for any: the command should end
-/// with [`Waiting::failure`], instead of waiting as long again for each record.
+/// Sources that wait for schemas. Once a schema has not arrived in time, they no longer wait for any: the command
+/// should end with [`Waiting::failure`], instead of waiting as long again for each record.
 #[derive(Debug)]
 pub struct Waiting {
     sources: Sources,

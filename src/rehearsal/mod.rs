@@ -5,8 +5,8 @@
 //! - [`Contrast`]: in what a conflict differs from an earlier record
 //! - [`Rehearser`]: judges, and renders what a record would cause in a sink, or makes its call to a provider whose
 //!   answers are given
-//! - [`run_case`]: one of a topology's own tests, and how its [`Outcome`] differs from the expected one. A test's records
-//!   are JSON, whatever the format of the topic is, so a test needs no schemas
+//! - [`run_case`]: one of a topology's own tests, and how its [`Outcome`] differs from the expected one. A test's
+//!   records are JSON, whatever the format of the topic is, so a test needs no schemas
 //!
 //! No clock is read here: the wall clock is an argument, or derived from the records.
 //!

@@ -272,8 +272,8 @@ pub static INPUT: Mapping = Mapping {
             "json_format",
             Type::Words(|| vec!["json".to_owned(), "connect_json".to_owned()]),
             "json_format: connect_json",
-            "for a format with schemas: how JSON without a schema is read. A topic that changes from this format to one \
-             with schemas, or back, keeps what is remembered",
+            "for a format with schemas: how JSON without a schema is read. A topic that changes from this format to \
+             one with schemas, or back, keeps what is remembered",
         )
         .or(Omitted::Is("json")),
         Key::optional(

@@ -277,8 +277,8 @@ fn run_renewed(mut loaded: LoadedInputs, run: &Run) -> Result<(), Error> {
     }
 }
 
-/// Whether a client with these settings can use the cluster, and the sources of schemas can be opened. A registry is not
-/// asked.
+/// Whether a client with these settings can use the cluster, and the sources of schemas can be opened. A registry is
+/// not asked.
 fn probe(loaded: &LoadedInputs) -> Result<(), String> {
     let mut topologies: Vec<Topology> = loaded.topologies.iter().map(|loaded| loaded.topology.clone()).collect();
     give_schemas(&mut topologies, &loaded.config, &Metrics::new()).map_err(|error| error.to_string())?;

@@ -15,7 +15,8 @@ fn waiting(operator: &Operator) -> f64 {
     operator.metric("ratchet_awaits_schema", &[])
 }
 
-/// Waits until the instance reports that tasks wait: by the metric at once, by `/readyz` after ten seconds, and in the log.
+/// Waits until the instance reports that tasks wait: by the metric at once, by `/readyz` after ten seconds, and in the
+/// log.
 #[track_caller]
 fn await_trouble(operator: &Operator, count: f64) {
     within(DEADLINE, "tasks to wait for a schema", || (waiting(operator) == count).then_some(()));

@@ -1,5 +1,5 @@
-//! What `ratchet check` says of a sink that calls, or is a handler: what is promised, the request that a record makes, and
-//! what becomes of calls. Nothing secret is in it: texts are shown as they are written, and headers by their names.
+//! What `ratchet check` says of a sink that calls, or is a handler: what is promised, the request that a record makes,
+//! and what becomes of calls. Nothing secret is in it: texts are shown as they are written, and headers by their names.
 
 use crate::dedup::Format;
 use crate::effect::call::{Jitter, OnInDoubt, OnUnavailable, Policy, Reserve, Retry};

@@ -1,6 +1,6 @@
 //! `ratchet check --online`: checks the topologies' topics on the cluster, their sinks in their databases, their gates,
-//! the names of the providers that they call, and the latest schemas of their topics. It writes and creates nothing, and
-//! sends no request to a provider.
+//! the names of the providers that they call, and the latest schemas of their topics. It writes and creates nothing,
+//! and sends no request to a provider.
 
 use std::net::ToSocketAddrs;
 

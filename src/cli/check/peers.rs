@@ -42,8 +42,8 @@ pub fn proxy_notes(config: &proxy::Config) -> Vec<String> {
     of_upstream.into_iter().chain(of_store).collect()
 }
 
-/// The notes about servers that are not authenticated: brokers, to which consumers, producers and other clients may connect
-/// in different ways, and the schema registry.
+/// The notes about servers that are not authenticated: brokers, to which consumers, producers and other clients may
+/// connect in different ways, and the schema registry.
 pub fn kafka_notes(config: &Config) -> Vec<String> {
     if config.cluster != ClusterKind::Kafka {
         return registry_note(config).into_iter().collect();

@@ -1,5 +1,5 @@
-//! The part of `ratchet check` for schemas: where they come from and, with `--online`, which paths of a topology the latest
-//! schemas of its topics lack.
+//! The part of `ratchet check` for schemas: where they come from and, with `--online`, which paths of a topology the
+//! latest schemas of its topics lack.
 
 use std::time::Duration;
 

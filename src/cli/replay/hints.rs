@@ -191,12 +191,12 @@ fn change(reason: Reason, words: &str, facts: &Facts) -> &'static str {
             }
         }
         Reason::KeyMalformed if words.contains(SERIALIZERS) => {
-            "write `key_format: avro` under `input` (or `protobuf`, `json_schema`, `auto`), and say where the schemas are; \
-             or write `key_format: bytes` and `identity: key`"
+            "write `key_format: avro` under `input` (or `protobuf`, `json_schema`, `auto`), and say where the schemas \
+             are; or write `key_format: bytes` and `identity: key`"
         }
         Reason::ValueMalformed | Reason::KeyMalformed if BY_SCHEMA.iter().any(|said| words.contains(said)) => {
-            "compare the record with the schema that the message names; an id is valid in one registry only, so ratchet \
-             has to use the producer's registry"
+            "compare the record with the schema that the message names; an id is valid in one registry only, so \
+             ratchet has to use the producer's registry"
         }
         Reason::ValueMalformed => {
             "if values are not JSON, write `value_format: bytes` under `input`, and an `identity` that reads nothing inside \

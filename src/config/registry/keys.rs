@@ -20,9 +20,9 @@ pub static KEYS: &[Key] = &[
     Key {
         name: "schema_registry.url",
         default: Omitted::Words("none"),
-        about: "the registry's address, with the path of its API: Confluent's (at Apicurio `/apis/ccompat/v7`), or Apicurio's \
-                own (`/apis/registry/v3`). Several addresses of one registry are separated by commas; if one fails, the next \
-                is asked",
+        about: "the registry's address, with the path of its API: Confluent's (at Apicurio `/apis/ccompat/v7`), or \
+                Apicurio's own (`/apis/registry/v3`). Several addresses of one registry are separated by commas; if \
+                one fails, the next is asked",
         put: |draft, typed| put(&mut draft.config.schema_registry.urls, typed.addresses("http://localhost:8081")),
         show: |config| (!config.schema_registry.urls.is_empty()).then(|| config.schema_registry.urls.join(",")),
     },
@@ -135,8 +135,8 @@ pub static KEYS: &[Key] = &[
     Key {
         name: "schema_registry.ids_of",
         default: Omitted::Is("contents"),
-        about: "for Apicurio's own API, the kind of the numeric schema ids in records: content ids (`contents`), which its \
-                serializers write since 3, or global ids (`versions`)",
+        about: "for Apicurio's own API, the kind of the numeric schema ids in records: content ids (`contents`), \
+                which its serializers write since 3, or global ids (`versions`)",
         put: |draft, typed| {
             let choices = [("contents", IdsOf::Contents), ("versions", IdsOf::Versions)];
             put(&mut draft.config.schema_registry.ids_of, typed.choice(&choices));

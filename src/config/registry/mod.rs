@@ -1,6 +1,7 @@
 //! The settings of the schema registry, and of the folder of schemas.
 //!
-//! - `settings`: the settings as other rooms use them · `keys`: how they are written · `check`: whether they fit together
+//! - `settings`: the settings as other rooms use them · `keys`: how they are written · `check`: whether they fit
+//!   together
 
 mod check;
 mod keys;

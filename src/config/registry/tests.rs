@@ -1,4 +1,5 @@
-//! Goal: settings are read from all layers, mistakes say what to do, and a value that may hold a password is never shown.
+//! Goal: settings are read from all layers, mistakes say what to do, and a value that may hold a password is never
+//! shown.
 
 use std::path::{Path, PathBuf};
 

@@ -100,8 +100,8 @@ pub struct Window {
     bisect: Bisect,
     /// Whether the partition is paused because the window is full or waits for a schema.
     pub is_paused: bool,
-    /// The schema of the next record to read, if it is not known yet, and since when the window has waited for it, on the
-    /// monotonic clock.
+    /// The schema of the next record to read, if it is not known yet, and since when the window has waited for it, on
+    /// the monotonic clock.
     pub awaited_schema: Option<(Id, Duration)>,
     /// Whether the window has changed since the lane last processed it.
     pub needs_processing: bool,

@@ -4,8 +4,8 @@
 //!   whether its identity was passed on elsewhere, for example by another topology.
 //! - The record's schema is not known yet. It is being fetched, for as long as that takes.
 //!
-//! A task is the work of one input partition. A waiting task reads nothing; it continues at that record. In a topology that
-//! calls a provider or a handler, the task's window waits for a schema (see `round`), not the task itself.
+//! A task is the work of one input partition. A waiting task reads nothing; it continues at that record. In a topology
+//! that calls a provider or a handler, the task's window waits for a schema (see `round`), not the task itself.
 
 use std::time::Duration;
 

@@ -81,8 +81,8 @@ impl<C: Cluster> Round<'_, C> {
         let result = caught(|| {
             let Some(work) = task.work() else { return };
             let wall_ms = context.clock.wall_ms();
-            // While the window waits for a schema, later records are skipped; the partition is read again from the record
-            // that needs the schema.
+            // While the window waits for a schema, later records are skipped; the partition is read again from the
+            // record that needs the schema.
             let indices = if window.awaited_schema.is_some() { &[] } else { indices };
             for &index in indices {
                 let record = batch.record(index);

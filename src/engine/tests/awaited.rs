@@ -1,6 +1,6 @@
-//! Goal: a task waits before a record whose schema is not known yet. Earlier records are committed, other tasks continue,
-//! no record is judged twice, and the task continues once the schema is known, also after a restart or a rebalance, with
-//! every kind of output.
+//! Goal: a task waits before a record whose schema is not known yet. Earlier records are committed, other tasks
+//! continue, no record is judged twice, and the task continues once the schema is known, also after a restart or a
+//! rebalance, with every kind of output.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -464,8 +464,8 @@ fn step_until(lane: &mut Lane<Embedded>, what: &str, mut is_met: impl FnMut() ->
     }
 }
 
-/// A task that waits for more than ten seconds makes its instance unready, with every kind of output. A waiting task is not
-/// looked up in the search for transactions that hold up an input.
+/// A task that waits for more than ten seconds makes its instance unready, with every kind of output. A waiting task is
+/// not looked up in the search for transactions that hold up an input.
 #[test]
 fn long_wait_makes_the_instance_unready() {
     for destination in [TO_TOPIC, TO_HANDLER, TO_SINK] {

@@ -143,8 +143,8 @@ fn take_rows_together(node: &mut Node) {
     }
 }
 
-/// If the topology has a format with schemas in place of the preset's JSON, writes the preset's format as that of JSON that
-/// names no schema.
+/// If the topology has a format with schemas in place of the preset's JSON, writes the preset's format as that of JSON
+/// that names no schema.
 fn keep_json_format(input: &mut Node, preset: &Node) {
     let Value::Mapping(formats) = &preset.value else { return };
     let Value::Mapping(keys) = &mut input.value else { return };

@@ -32,8 +32,8 @@ const OTHERWISE: &[(&str, Format)] = &[
     ("confluent", Format::Auto),
 ];
 
-/// A format that has another name here, or that ratchet cannot read yet; `key` is `key_format` or `value_format`, `name`
-/// where that is written.
+/// A format that has another name here, or that ratchet cannot read yet; `key` is `key_format` or `value_format`,
+/// `name` where that is written.
 pub fn format(word: &str, key: &str, name: &str) -> Option<Explained> {
     let plain = word.to_lowercase().replace('-', "_");
     if let Some((_, format)) = OTHERWISE.iter().find(|(known, _)| *known == plain) {

@@ -8,9 +8,9 @@ use crate::kafka::MS;
 
 use super::site::{Lane, Site, entry};
 
-/// An unclean election removed a transaction's entries while its position record was still to be written. The new leader
-/// had nothing else of this producer, so it accepted the position record, and the transaction was committed without its
-/// entries.
+/// An unclean election removed a transaction's entries while its position record was still to be written. The new
+/// leader had nothing else of this producer, so it accepted the position record, and the transaction was committed
+/// without its entries.
 #[test]
 fn transaction_without_its_entries_is_not_committed() {
     for is_lost in [true, false] {
