@@ -87,6 +87,13 @@ impl Typed<'_, '_> {
         self.setting.text.value.clone()
     }
 
+    /// An HTTP address.
+    pub fn address(&mut self, example: &str) -> Option<String> {
+        let what = "an address that begins with http:// or https://, without a user";
+        let is_one = |text: &str| registry::is_address(text) && !text.contains(',');
+        self.convert(what, example, |text| is_one(text).then(|| text.to_owned()))
+    }
+
     /// HTTP addresses, separated by commas.
     pub fn addresses(&mut self, example: &str) -> Option<Vec<String>> {
         let what = "an address that begins with http:// or https://, without a user, or several such addresses \

@@ -52,8 +52,7 @@ pub static KEYS: &[Key] = &[
         default: Omitted::Words("none"),
         about: "the token endpoint, if bearer tokens are requested with client credentials; they are renewed in time",
         put: |draft, typed| {
-            let address = typed.addresses("https://login.example.com/oauth2/token");
-            draft.config.schema_registry.oauth.url = address.and_then(|address| address.into_iter().next());
+            draft.config.schema_registry.oauth.url = typed.address("https://login.example.com/oauth2/token");
         },
         show: |config| config.schema_registry.oauth.url.clone(),
     },
@@ -81,7 +80,7 @@ pub static KEYS: &[Key] = &[
     Key {
         name: "schema_registry.oauth.ca",
         default: Omitted::Words("the system's"),
-        about: "a file with the certificates of the authorities that the token endpoint's certificate is checked against",
+        about: "a file with the certificates of the token endpoint's trusted authorities",
         put: |draft, typed| draft.config.schema_registry.oauth.ca = typed.file("/etc/ratchet/ca.pem"),
         show: |config| path(config.schema_registry.oauth.ca.as_ref()),
     },
@@ -102,7 +101,7 @@ pub static KEYS: &[Key] = &[
     Key {
         name: "schema_registry.ca",
         default: Omitted::Words("the system's"),
-        about: "a file with the certificates of the authorities that the registry's certificate is checked against",
+        about: "a file with the certificates of the registry's trusted authorities",
         put: |draft, typed| draft.config.schema_registry.ca = typed.file("/etc/ratchet/ca.pem"),
         show: |config| path(config.schema_registry.ca.as_ref()),
     },

@@ -69,6 +69,7 @@ fn mistakes_name_the_settings_that_are_missing_or_excluded() {
     refused(&with("username: me"), "`schema_registry.username` needs `schema_registry.password`");
     refused(&with("certificate: /c"), "`schema_registry.certificate` needs `schema_registry.key`");
     refused(&with("oauth: {url: 'http://t', client_id: me}"), "needs `schema_registry.oauth.client_secret`");
+    refused(&with("oauth: {url: 'http://t,http://u'}"), "must be an address");
     refused(&with("oauth.scope: s"), "`schema_registry.oauth.scope` needs `schema_registry.oauth.url`");
     refused("schema_registry: {username: me}\n", "needs `schema_registry.password`");
     refused("schema_registry: {ca: /c}\n", "`schema_registry.url` is missing");
