@@ -23,7 +23,7 @@ fi
 
 seeds=$(mktemp -d)
 trap 'rm -rf "$seeds"' EXIT
-mkdir -p "$seeds"/{paths,versions,envelopes,yaml,persisted,batches,records,responses,raised}
+mkdir -p "$seeds"/{paths,versions,envelopes,yaml,persisted,batches,records,responses,raised,schemas}
 
 # Each line is a seed of its own, so that a seed is one record.
 find tests/corpus/files tests/data topologies/samples -type f 2>/dev/null | sort | while read -r file; do
@@ -86,7 +86,23 @@ done
 grep -rhoE '\[\\?"[0-9]+\\?"(, ?\\?"[0-9]+\\?")*\]' tests/corpus/files 2>/dev/null | tr -d '\\' | sort -u | head -100 |
     awk -v to="$seeds/raised/" '{ out = to NR; printf "\0\0\0\0\0\0\0\0%s", $0 > out; close(out) }'
 
-for target in ${FUZZ_TARGETS:-paths versions envelopes yaml persisted batches records responses raised lanes}; do
+# Schemas, each after a byte for its language, and before what serializers have written by it: the records without the five
+# bytes of an id.
+written=tests/schemas/written
+schema() { # KIND FILE SCHEMA FORMAT
+    grep -E "^\{\"format\": \"$4\", \"schema\": $3, \"id\"" "$written/records.jsonl" | grep -oE '"value": "[^"]+"' | cut -d'"' -f4 |
+        while read -r base64; do
+            { printf '%b' "\x0$1" && cat "$written/$2" && printf '\xff' && base64 -d <<<"$base64" | tail -c +6; } \
+                >"$seeds/schemas/$4-$3-$(cksum <<<"$base64" | cut -d' ' -f1)"
+        done
+}
+for number in 1 2; do
+    schema 0 "payment-$number.avsc" "$number" avro
+    schema 1 "payment_$number.proto" "$number" protobuf
+    schema 2 "payment-$number.json" "$number" json_schema
+done
+
+for target in ${FUZZ_TARGETS:-paths versions envelopes yaml persisted batches records responses raised schemas lanes}; do
     if [[ $target == lanes ]]; then
         say "fuzz: lanes for ${FUZZ_SECONDS:-30} s"
         RATCHET_TEST_FUZZ_SECONDS=${FUZZ_SECONDS:-30} cargo test --release --locked --test services -- --nocapture bounds::lanes:: ||
