@@ -25,6 +25,10 @@ use crate::schemas::{
 /// The maximum number of plans for a topic's values, or keys: each version of each table has its own.
 const PLANS_MAX: usize = 1024;
 
+/// The maximum number of parsed Protobuf schemas that are kept: records of one schema may name any of its messages, each of
+/// which has a plan of its own.
+const PARSED_MAX: usize = 8;
+
 /// Why a document cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unread {
@@ -60,6 +64,7 @@ pub(super) struct BySchema {
     places: Vec<usize>,
     depth_max: usize,
     plans: Plans,
+    parsed: Parsed,
     extracted: Extracted,
     /// Reads JSON after an id.
     scanner: Scanner,
@@ -96,6 +101,7 @@ impl BySchema {
             places,
             depth_max,
             plans: Plans::default(),
+            parsed: Parsed::default(),
             extracted: Extracted::default(),
             scanner: Scanner::new(paths, depth_max, false),
             without_id: Scanner::new(paths, depth_max, is_wrapped),
@@ -215,7 +221,15 @@ impl BySchema {
             return Err(Unread::NoSchema(format!("{id} is one of {is}, not of {}", wanted.as_str())));
         }
         let (message, _) = framed.record(written.language).map_err(Unread::Unframed)?;
-        let plan = Plan::new(&written, message, &self.steps, self.depth_max);
+        let plan = match written.language {
+            Language::Avro => Plan::avro(&written, &self.steps, self.depth_max),
+            Language::Protobuf => {
+                self.parsed.of(framed.id, &written).as_ref().map_err(Clone::clone).and_then(|schema| {
+                    Plan::protobuf(schema, message.unwrap_or(Message::First), &self.steps, self.depth_max)
+                })
+            }
+            Language::JsonSchema => Ok(Plan::Json),
+        };
         let plan = plan.map_err(|why| format!("{} cannot be used: {why}", framed.id));
         Ok(self.plans.add(framed.id, message, plan))
     }
@@ -230,30 +244,26 @@ enum Plan {
 }
 
 impl Plan {
-    fn new(written: &Written, message: Option<Message<'_>>, steps: &Steps, depth_max: usize) -> Result<Self, String> {
-        Ok(match written.language {
-            Language::Avro => {
-                let references: Vec<&str> = written.references.iter().map(|(_, text)| text.as_str()).collect();
-                let schema =
-                    avro_schema::Schema::parse(&written.text, &references).map_err(|error| error.to_string())?;
-                Self::Avro(avro::Plan::new(&schema, steps, depth_max))
-            }
-            Language::Protobuf => {
-                let references: Vec<(&str, &str)> =
-                    written.references.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-                let schema = protobuf_schema::Schema::parse(&written.text, &references);
-                let schema = schema.map_err(|error| error.to_string())?;
-                let root = match message.unwrap_or(Message::First) {
-                    Message::Indexes(indexes) => schema.message(indexes.as_slice()),
-                    Message::Name(name) => schema.named(name),
-                    Message::Sorted(place) => usize::try_from(place).ok().and_then(|place| schema.sorted(place)),
-                    Message::First => schema.message(&[0]),
-                };
-                let root = root.ok_or("it lacks the message that the record names")?;
-                Self::Protobuf(protobuf::Plan::new(&schema, root, steps, depth_max))
-            }
-            Language::JsonSchema => Self::Json,
-        })
+    fn avro(written: &Written, steps: &Steps, depth_max: usize) -> Result<Self, String> {
+        let references: Vec<&str> = written.references.iter().map(|(_, text)| text.as_str()).collect();
+        let schema = avro_schema::Schema::parse(&written.text, &references).map_err(|error| error.to_string())?;
+        Ok(Self::Avro(avro::Plan::new(&schema, steps, depth_max)))
+    }
+
+    fn protobuf(
+        schema: &protobuf_schema::Schema,
+        message: Message<'_>,
+        steps: &Steps,
+        depth_max: usize,
+    ) -> Result<Self, String> {
+        let root = match message {
+            Message::Indexes(indexes) => schema.message(indexes.as_slice()),
+            Message::Name(name) => schema.named(name),
+            Message::Sorted(place) => usize::try_from(place).ok().and_then(|place| schema.sorted(place)),
+            Message::First => schema.message(&[0]),
+        };
+        let root = root.ok_or("it lacks the message that the record names")?;
+        Ok(Self::Protobuf(protobuf::Plan::new(schema, root, steps, depth_max)))
     }
 
     fn language(&self) -> Language {
@@ -262,6 +272,27 @@ impl Plan {
             Self::Protobuf(_) => Language::Protobuf,
             Self::Json => Language::JsonSchema,
         }
+    }
+}
+
+/// The Protobuf schemas that plans were made of most recently, the last one first; or why they cannot be used.
+#[derive(Debug, Default)]
+struct Parsed(Vec<(Id, Result<protobuf_schema::Schema, String>)>);
+
+impl Parsed {
+    /// The schema with this id, parsed.
+    fn of(&mut self, id: Id, written: &Written) -> &Result<protobuf_schema::Schema, String> {
+        match self.0.iter().position(|(known, _)| *known == id) {
+            Some(at) => self.0[..=at].rotate_right(1),
+            None => {
+                let references: Vec<(&str, &str)> =
+                    written.references.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+                let schema = protobuf_schema::Schema::parse(&written.text, &references);
+                self.0.truncate(PARSED_MAX - 1);
+                self.0.insert(0, (id, schema.map_err(|error| error.to_string())));
+            }
+        }
+        &self.0[0].1
     }
 }
 
