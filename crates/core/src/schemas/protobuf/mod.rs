@@ -20,12 +20,15 @@ mod file;
 mod graph;
 mod known;
 mod lex;
+mod names;
 mod parser;
 mod resolve;
 mod text;
 pub mod wire;
 
 use super::SchemaError;
+
+pub(crate) use names::push_camel_case;
 
 pub use graph::{Constant, Enum, Field, Graph, Inside, Known, Many, Message, Place, Scalar, Type};
 
@@ -121,19 +124,6 @@ impl Schema {
             }
         }
         true
-    }
-}
-
-/// Appends a name of words with underscores between them in camel case.
-pub(crate) fn push_camel_case(name: &str, is_first_upper: bool, out: &mut String) {
-    let mut is_upper = is_first_upper;
-    for c in name.chars() {
-        if c == '_' {
-            is_upper = true;
-        } else {
-            out.push(if is_upper { c.to_ascii_uppercase() } else { c });
-            is_upper = false;
-        }
     }
 }
 

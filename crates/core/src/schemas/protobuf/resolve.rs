@@ -7,7 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::file::{self, File, Literal, PACKAGE_NAMES_MAX};
 use super::graph::{Constant, Enum, Field, Graph, Many, Message, Scalar, Type};
-use super::{descriptor, known, push_camel_case, text, wire};
+use super::names::push_camel_case;
+use super::{descriptor, known, text, wire};
 use crate::schemas::SchemaError;
 
 /// The scope around all packages.

@@ -6,8 +6,8 @@
 use super::file::{Enum, Features, Field, File, Literal, Message, NESTED_MAX, Type};
 use super::graph::Scalar;
 use super::lex::Token;
+use super::names::push_camel_case;
 use super::parser::{Parser, Setting};
-use super::push_camel_case;
 use crate::schemas::SchemaError;
 
 /// The file with this text.
