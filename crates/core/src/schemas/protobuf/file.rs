@@ -38,8 +38,8 @@ pub(super) struct Message {
     pub oneofs: Vec<Features>,
     /// The entry of a map.
     pub is_entry: bool,
-    /// The entry of a field that is written `map<…>`: the text declares no message for it.
-    pub is_synthetic: bool,
+    /// Declared by a field (`map<…>` or a group) instead of by `message`.
+    pub is_of_field: bool,
 }
 
 /// An enum.

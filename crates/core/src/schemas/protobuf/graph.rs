@@ -10,6 +10,8 @@ pub struct Graph {
     pub messages: Vec<Message>,
     /// By number.
     pub enums: Vec<Enum>,
+    /// The package of the file itself; empty without one.
+    pub package: Box<str>,
     /// The messages of the file itself, in the order in which they are declared.
     pub roots: Vec<usize>,
 }
@@ -25,8 +27,8 @@ pub struct Message {
     pub nested: Vec<usize>,
     /// Whether it is the entry of a map.
     pub is_entry: bool,
-    /// Whether it is the entry of a field that is written `map<…>`: the text declares no message for it.
-    pub is_synthetic: bool,
+    /// Whether it is declared by a field (`map<…>` or a group) instead of by `message`.
+    pub is_of_field: bool,
     /// Whether it has a JSON form of its own.
     pub known: Known,
 }

@@ -8,7 +8,7 @@
 //! - The files that registries leave out (`known`) are built in; a reference with the same name takes precedence.
 //! - Extensions are unknown fields, as are fields on the wire whose type does not match.
 //! - Closed and open enums are read alike: a number without a name stays a number.
-//! - **Indexes of messages**: see [`Schema::message`].
+//! - **Indexes of messages**: see [`Schema::at`].
 //!
 //! **Failure.** An invalid text gives a [`SchemaError`] with the line and the column. Work and memory are linear in the
 //! texts: declarations are nested at most `NESTED_MAX` deep.
@@ -32,6 +32,17 @@ pub(crate) use names::push_camel_case;
 
 pub use graph::{Constant, Enum, Field, Graph, Inside, Known, Many, Message, Place, Scalar, Type};
 
+/// The result of following indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// The message with this number.
+    Message(usize),
+    /// No message.
+    Nothing,
+    /// One of two messages: the first if those count that fields declare, the second if they do not.
+    Either(usize, usize),
+}
+
 /// A schema, cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Schema {
@@ -53,62 +64,84 @@ impl Schema {
         &self.graph
     }
 
-    /// The number of the message with these indexes: the first is that of a message of the file, each further one that
-    /// of a message declared in the message before it.
-    ///
-    /// Clients disagree on whether the entries of maps are counted. Confluent's registry and its client for Java count
-    /// those that the schema declares as messages, which that client does itself, and none for a field written
-    /// `map<…>`. The clients for Python, Go and .NET count all of them, where protoc places them; that for JavaScript
-    /// counts none. The registry's way comes first; indexes that lead to no message, or to an entry, are followed in
-    /// the other two.
+    /// The number of the message with these indexes; `None` if there is no such message, or if two may be meant. The first
+    /// index is that of a message of the file, each further one that of a message declared in the message before it.
     pub fn message(&self, indexes: &[i32]) -> Option<usize> {
-        let declared = self.follow(indexes, |message| !message.is_synthetic);
-        declared
-            .or_else(|| self.follow(indexes, |_| true))
-            .or_else(|| self.follow(indexes, |message| !message.is_entry))
+        match self.at(indexes) {
+            At::Message(number) => Some(number),
+            At::Nothing | At::Either(..) => None,
+        }
     }
 
-    /// The message with these indexes among those that count.
+    /// Follows indexes.
+    ///
+    /// Clients disagree on whether the messages count that fields declare: the entries of maps, and groups. Clients that
+    /// count by descriptors (Confluent's for Go, Python and .NET) count them. Clients that count by texts (Confluent's for
+    /// Java, Apicurio's) count what the text declares by `message`. That may include entries: these clients write
+    /// descriptors as texts with `option map_entry = true`.
+    pub fn at(&self, indexes: &[i32]) -> At {
+        match (self.follow(indexes, |_| true), self.follow(indexes, |message| !message.is_of_field)) {
+            (Some(one), Some(other)) if one != other => At::Either(one, other),
+            (Some(found), _) | (None, Some(found)) => At::Message(found),
+            (None, None) => At::Nothing,
+        }
+    }
+
+    /// The message with these indexes among those that count. No record is the entry of a map.
     fn follow(&self, indexes: &[i32], counts: impl Fn(&Message) -> bool) -> Option<usize> {
         let messages = &self.graph.messages;
-        let mut list = &self.graph.roots;
-        let mut found = None;
+        let (mut list, mut found) = (&self.graph.roots, None);
         for index in indexes {
             let mut counted = list.iter().copied().filter(|number| counts(&messages[*number]));
             let number = counted.nth(usize::try_from(*index).ok()?)?;
-            (found, list) = (Some(number), &messages[number].nested);
+            (list, found) = (&messages[number].nested, Some(number));
         }
         found.filter(|number| !messages[*number].is_entry)
     }
 
-    /// The number of the message with this name, which may begin with the package.
+    /// The number of the message with this name, with the package or without it.
     pub fn named(&self, name: &str) -> Option<usize> {
-        let parts: Vec<&str> = name.split('.').collect();
-        (0..parts.len()).find_map(|from| {
-            let mut list = &self.graph.roots;
-            let mut found = None;
-            for part in &parts[from..] {
-                let number = list.iter().copied().find(|number| *self.graph.messages[*number].name == **part)?;
-                (found, list) = (Some(number), &self.graph.messages[number].nested);
-            }
-            found
-        })
+        let name = name.strip_prefix('.').unwrap_or(name);
+        let without = name.strip_prefix(&*self.graph.package).and_then(|rest| rest.strip_prefix('.'));
+        self.within(name).or_else(|| self.within(without?))
+    }
+
+    /// The number of the message with this name within the package.
+    fn within(&self, name: &str) -> Option<usize> {
+        let messages = &self.graph.messages;
+        let (mut list, mut found) = (&self.graph.roots, None);
+        for part in name.split('.') {
+            let number = list.iter().copied().find(|number| *messages[*number].name == *part)?;
+            (list, found) = (&messages[number].nested, Some(number));
+        }
+        found.filter(|number| !messages[*number].is_entry)
     }
 
     /// The number of the message at this place if all messages of the file are sorted by their names. The entries of
-    /// maps are among them, as for AWS Glue's serializer (`MessageIndexFinder`).
+    /// maps are among them, as for AWS Glue's serializer (`MessageIndexFinder`), but no record is one.
     pub fn sorted(&self, place: usize) -> Option<usize> {
+        let messages = &self.graph.messages;
         let below = |of: &str, list: &[usize]| -> Vec<(String, usize)> {
-            let name = |number: &usize| format!("{of}{}", self.graph.messages[*number].name);
-            list.iter().map(|number| (name(number), *number)).collect()
+            list.iter().map(|number| (format!("{of}{}", messages[*number].name), *number)).collect()
         };
         let (mut open, mut all) = (below("", &self.graph.roots), Vec::new());
         while let Some((name, number)) = open.pop() {
-            open.extend(below(&format!("{name}."), &self.graph.messages[number].nested));
+            open.extend(below(&format!("{name}."), &messages[number].nested));
             all.push((name, number));
         }
         all.sort_unstable();
-        all.get(place).map(|(_, number)| *number)
+        all.get(place).map(|(_, number)| *number).filter(|number| !messages[*number].is_entry)
+    }
+
+    /// The only message that is declared at the top.
+    ///
+    /// # Errors
+    /// How many there are.
+    pub fn only(&self) -> Result<usize, usize> {
+        match self.graph.roots[..] {
+            [only] => Ok(only),
+            ref more => Err(more.len()),
+        }
     }
 
     /// Whether these steps can lead to a value in the message with these indexes.

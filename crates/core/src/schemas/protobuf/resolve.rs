@@ -18,7 +18,8 @@ const ROOT: usize = 0;
 pub(super) fn resolve(text: &str, references: &[(&str, &str)]) -> Result<Graph, SchemaError> {
     let (files, missing) = load(text, references)?;
     let mut scopes = Scopes::default();
-    let mut graph = Graph::default();
+    let package = files.first().map_or_else(Box::default, |file| file.package.as_str().into());
+    let mut graph = Graph { package, ..Graph::default() };
     for file in &files {
         scopes.add(file, &mut graph)?;
     }
@@ -116,8 +117,8 @@ impl<'f> Scopes<'f> {
             let what = Declaration::Message(graph.messages.len());
             let scope = self.declare(parent, &message.name, what).map_err(|e| file.error(message.at, e))?;
             self.of_messages.push(scope);
-            let (name, is_entry, is_synthetic) = (message.name.as_str().into(), message.is_entry, message.is_synthetic);
-            graph.messages.push(Message { name, is_entry, is_synthetic, ..Message::default() });
+            let (name, is_entry, is_of_field) = (message.name.as_str().into(), message.is_entry, message.is_of_field);
+            graph.messages.push(Message { name, is_entry, is_of_field, ..Message::default() });
         }
         for declared in &file.enums {
             let parent = declared.parent.map_or(package, |parent| self.of_messages[from + parent]);

@@ -151,8 +151,7 @@ fn editions_are_read_from_texts_and_from_descriptors() {
     for text in [include_str!("tests/edition.proto"), include_str!("tests/edition.base64")] {
         let schema = parse(text);
         assert_eq!(fields(&schema), expected, "{text}");
-        let line = schema.message(&[0, 0]).unwrap();
-        assert_eq!(&*schema.graph().messages[line].name, "Line", "no record is the entry of a map");
+        let line = schema.named("Order.Line").unwrap();
         let Type::Message(entry) = schema.graph().messages[0].fields[5].of else { panic!("a map") };
         assert_eq!(schema.graph().messages[entry].fields[1].of, Type::Message(line), "maps are never delimited");
     }
@@ -271,28 +270,63 @@ fn paths_lead_to_fields_by_either_name() {
     assert!(!schema.has(&[], &[]) && !schema.has(&[1], &[]) && !schema.has(&[-1], &[]) && !schema.has(&[0, 0], &[]));
 }
 
+/// A message's name, or the two that it may be.
+fn at(schema: &Schema, indexes: &[i32]) -> String {
+    let name = |message: usize| &*schema.graph().messages[message].name;
+    match schema.at(indexes) {
+        At::Message(message) => name(message).to_owned(),
+        At::Nothing => "nothing".to_owned(),
+        At::Either(one, other) => format!("{} or {}", name(one), name(other)),
+    }
+}
+
 #[test]
-fn indexes_count_messages_that_are_declared() {
+fn indexes_count_messages_with_those_that_fields_declare_or_without() {
     let text = "message A { map<int32, int32> m = 1; optional group G = 2 {} message B { message C {} } message D {} } \
                 extend X { optional group H = 1 {} } message E {}";
     let schema = parse(text);
-    let name = |indexes: &[i32]| schema.message(indexes).map(|message| &*schema.graph().messages[message].name);
     for (indexes, expected) in [
-        (&[0][..], Some("A")),
-        (&[0, 0], Some("G")),
-        (&[0, 1], Some("B")),
-        (&[0, 1, 0], Some("C")),
-        (&[0, 2], Some("D")),
-        // With the entry counted, as Confluent's clients for Python, Go and .NET do.
-        (&[0, 3], Some("D")),
-        (&[0, 4], None),
-        (&[1], Some("H")),
-        (&[2], Some("E")),
-        (&[3], None),
+        (&[0][..], "A"),
+        (&[0, 0], "B"),
+        (&[0, 1], "G or D"),
+        (&[0, 2], "B"),
+        (&[0, 3], "D"),
+        (&[0, 4], "nothing"),
+        (&[0, 0, 0], "C"),
+        (&[0, 2, 0], "C"),
+        (&[1], "H or E"),
+        (&[2], "E"),
+        (&[3], "nothing"),
+        (&[0, i32::MAX], "nothing"),
+        (&[-1], "nothing"),
+        (&[], "nothing"),
     ] {
-        assert_eq!(name(indexes), expected, "{indexes:?}");
+        assert_eq!(at(&schema, indexes), expected, "{indexes:?}");
+        let is_one = !expected.contains(" or ") && expected != "nothing";
+        assert_eq!(schema.message(indexes).is_some(), is_one, "{indexes:?}");
     }
-    assert_eq!(name(&[0, i32::MAX]), None);
+}
+
+#[test]
+fn names_are_found_with_the_package_and_without() {
+    let schema = parse("package a.b; message M { map<int32, int32> m = 1; message N {} } message N {}");
+    let name = |name: &str| schema.named(name).map(|number| (number, &*schema.graph().messages[number].name));
+    for (with, without) in [("a.b.M", "M"), (".a.b.N", "N"), ("a.b.M.N", "M.N")] {
+        assert_eq!(name(with), name(without), "{with}");
+        assert!(name(with).is_some(), "{with}");
+    }
+    assert_ne!(name("M.N"), name("N"));
+    for none in ["", ".", "a", "a.b", "b.M", "c.M", "a.b.a.b.M", "N.M", "M.", "M.MEntry"] {
+        assert_eq!(name(none), None, "{none}");
+    }
+}
+
+/// As AWS Glue's serializer sorts descriptors, with the entries of maps.
+#[test]
+fn places_among_sorted_names_count_all_messages() {
+    let schema = parse("package p; message C {} message A { message N {} map<int32, int32> m = 1; message B {} }");
+    let name = |place| schema.sorted(place).map(|number| &*schema.graph().messages[number].name);
+    assert_eq!([0, 1, 2, 3, 4, 5].map(name), [Some("A"), Some("B"), None, Some("N"), Some("C"), None]);
 }
 
 /// The text is the one that Confluent's client for Java registers for `map<string, B> m = 1;`.
@@ -307,19 +341,11 @@ fn map_may_be_a_list_of_messages_that_say_that_they_are_entries() {
     assert_eq!(fields(&schema)[0], "1 m (0): Map of message MEntry");
     // The entry is declared, and so it is counted, but no record is one.
     let name = |indexes: &[i32]| schema.message(indexes).map(|message| &*schema.graph().messages[message].name);
-    assert_eq!([name(&[0, 0]), name(&[0, 1]), name(&[0, 2])], [Some("B"), Some("B"), None]);
+    assert_eq!([name(&[0, 0]), name(&[0, 1]), name(&[0, 2])], [None, Some("B"), None]);
     let other = "message A { message E { option map_entry = false; optional int32 key = 1; } repeated E e = 1; }";
     assert!(has(&parse(other), "e.0.key"));
-}
-
-#[test]
-fn places_among_sorted_names_count_entries_of_maps() {
-    let schema = parse("message B {} message A { map<int32, int32> tags = 1; message Z {} message C {} }");
-    let name = |place| schema.sorted(place).map(|message| &*schema.graph().messages[message].name);
-    assert_eq!(
-        (0..6).map(name).collect::<Vec<_>>(),
-        [Some("A"), Some("C"), Some("TagsEntry"), Some("Z"), Some("B"), None]
-    );
+    let none = "message A { repeated E e = 1; message E { option map_entry = true; int32 x = 1; } }";
+    assert!(error(none).starts_with("`E` is not the entry of a map"));
 }
 
 #[test]

@@ -119,12 +119,11 @@ impl<'t> Parser<'t> {
             Token::Word("option") => {
                 let setting = self.option()?;
                 match scope.message.and_then(|message| self.file.messages.get_mut(message)) {
-                    Some(message) => {
-                        apply(&setting, &mut message.features);
-                        // Confluent's client for Java registers a map as a list of such messages.
-                        message.is_entry |=
-                            setting.name == "map_entry" && setting.value == Literal::Word("true".into());
+                    // protoc rejects this option, but Confluent's client for Java registers maps with it.
+                    Some(message) if setting.name == "map_entry" => {
+                        message.is_entry = matches!(&setting.value, Literal::Word(value) if value == "true");
                     }
+                    Some(message) => apply(&setting, &mut message.features),
                     None => apply(&setting, &mut self.file.features),
                 }
             }
@@ -301,7 +300,7 @@ impl<'t> Parser<'t> {
         self.expect(';')?;
         let parent = scope.message;
         let entry = Message { at: from, name: entry, parent, fields, ..Message::default() };
-        self.file.messages.push(Message { is_entry: true, is_synthetic: true, ..entry });
+        self.file.messages.push(Message { is_entry: true, is_of_field: true, ..entry });
         Ok(field)
     }
 
@@ -324,7 +323,7 @@ impl<'t> Parser<'t> {
         };
         self.settings(&mut field)?;
         let parent = scope.message;
-        self.file.messages.push(Message { at, name: of, parent, ..Message::default() });
+        self.file.messages.push(Message { at, name: of, parent, is_of_field: true, ..Message::default() });
         self.body(self.file.messages.len() - 1, scope)?;
         Ok(field)
     }
