@@ -16,18 +16,18 @@ use super::steps::{Found, PathIndex, Steps};
 use super::vocabulary::Format;
 use super::{avro, protobuf};
 use crate::record::Headers;
-use crate::schemas::framing::{self, Indexes};
+use crate::schemas::framing;
+use crate::schemas::which::which;
 use crate::schemas::{
-    Framed, Id, Language, LookUp, Message, Schemas as _, Sources, Undecodable, Unframed, Written, avro as avro_schema,
-    protobuf as protobuf_schema,
+    Framed, Id, Language, LookUp, Schemas as _, Sources, Unclear, Undecodable, Unframed, Which, Written,
+    avro as avro_schema, protobuf as protobuf_schema,
 };
 
 /// The maximum number of plans for a topic's values, or keys: each version of each table has its own.
 const PLANS_MAX: usize = 1024;
 
-/// The maximum number of parsed Protobuf schemas that are kept: records of one schema may name any of its messages, each of
-/// which has a plan of its own.
-const PARSED_MAX: usize = 8;
+/// Stands for the number of a message if the schema lacks the message of a record.
+const NO_MESSAGE: usize = usize::MAX;
 
 /// Why a document cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,6 @@ pub(super) struct BySchema {
     places: Vec<usize>,
     depth_max: usize,
     plans: Plans,
-    parsed: Parsed,
     extracted: Extracted,
     /// Reads JSON after an id.
     scanner: Scanner,
@@ -101,7 +100,6 @@ impl BySchema {
             places,
             depth_max,
             plans: Plans::default(),
-            parsed: Parsed::default(),
             extracted: Extracted::default(),
             scanner: Scanner::new(paths, depth_max, false),
             without_id: Scanner::new(paths, depth_max, is_wrapped),
@@ -122,7 +120,7 @@ impl BySchema {
             }
             Err(unframed) => return Err(Unread::Unframed(unframed)),
         };
-        let number = self.plan_of(&framed)?;
+        let (number, from) = self.plan_of(&framed)?;
         let plan = match &self.plans.known[number].plan {
             Err(unusable) => return Err(Unread::NoSchema(unusable.clone())),
             Ok(plan) => plan,
@@ -130,7 +128,7 @@ impl BySchema {
         let undecodable = |error| Unread::Undecodable(framed.id, error);
         let language = plan.language();
         self.language = Some(language);
-        let (_, record) = framed.record(language).map_err(Unread::Unframed)?;
+        let record = &framed.payload[from..];
         match plan {
             Plan::Avro(_) if framed.is_json => return self.read_framed_json(bytes, &framed),
             Plan::Json => return self.read_framed_json(bytes, &framed),
@@ -205,33 +203,88 @@ impl BySchema {
         }
     }
 
-    /// The number of the plan for this document.
-    fn plan_of(&mut self, framed: &Framed<'_>) -> Result<usize, Unread> {
-        // Only the bytes of a Protobuf record name a message.
-        if let Some(number) = self.plans.find(framed)? {
-            return Ok(number);
-        }
-        let written = match self.sources.look_up(&framed.id) {
+    /// The number of the plan for this document, and where the record begins after the id.
+    fn plan_of(&mut self, framed: &Framed<'_>) -> Result<(usize, usize), Unread> {
+        let schema = match self.plans.of_id(framed.id) {
+            Some(number) => match &self.plans.known[number].schema {
+                None => return Ok((self.plans.take(number), 0)),
+                Some(schema) => schema.clone(),
+            },
+            None => match self.schema_of(framed.id)? {
+                Parsed::Protobuf(schema) => schema,
+                Parsed::Other(plan) => return Ok((self.plans.add(framed.id, None, *plan), 0)),
+            },
+        };
+        let Which { message, from } = match which(framed, &schema) {
+            Ok(which) => which,
+            Err(unclear) => {
+                // Otherwise each such record would have the schema parsed again.
+                if self.plans.of_id(framed.id).is_none() {
+                    self.plans.add(framed.id, Some((schema, NO_MESSAGE)), Err(String::new()));
+                }
+                return Err(unclear_in(framed.id, unclear));
+            }
+        };
+        let number = match self.plans.of_message(framed.id, message) {
+            Some(number) => self.plans.take(number),
+            None => {
+                let plan = protobuf::Plan::new(&schema, message, &self.steps, self.depth_max);
+                self.plans.add(framed.id, Some((schema, message)), Ok(Plan::Protobuf(plan)))
+            }
+        };
+        Ok((number, from))
+    }
+
+    /// Parses the schema with this id, and compiles its plan unless it is Protobuf. The plan of an unusable schema is the
+    /// reason.
+    fn schema_of(&self, id: Id) -> Result<Parsed, Unread> {
+        let written = match self.sources.look_up(&id) {
             LookUp::Known(written) => written,
-            LookUp::Pending => return Err(Unread::Pending(framed.id)),
+            LookUp::Pending => return Err(Unread::Pending(id)),
             LookUp::Absent(sentence) => return Err(Unread::NoSchema(sentence)),
         };
         if let Some(wanted) = self.format.language().filter(|wanted| *wanted != written.language) {
-            let (id, is) = (framed.id, written.language.as_str());
+            let is = written.language.as_str();
             return Err(Unread::NoSchema(format!("{id} is one of {is}, not of {}", wanted.as_str())));
         }
-        let (message, _) = framed.record(written.language).map_err(Unread::Unframed)?;
-        let plan = match written.language {
-            Language::Avro => Plan::avro(&written, &self.steps, self.depth_max),
-            Language::Protobuf => {
-                self.parsed.of(framed.id, &written).as_ref().map_err(Clone::clone).and_then(|schema| {
-                    Plan::protobuf(schema, message.unwrap_or(Message::First), &self.steps, self.depth_max)
-                })
+        let parsed = Parsed::of(&written, &self.steps, self.depth_max);
+        Ok(parsed.unwrap_or_else(|why| Parsed::Other(Box::new(Err(format!("{id} cannot be used: {why}"))))))
+    }
+}
+
+/// Why a record whose schema is known cannot be read.
+fn unclear_in(id: Id, unclear: Unclear) -> Unread {
+    match unclear {
+        Unclear::Unread(unframed) => Unread::Unframed(unframed),
+        unclear => Unread::NoSchema(format!("{id} {unclear}")),
+    }
+}
+
+/// A parsed schema.
+enum Parsed {
+    /// A Protobuf schema: each of its messages has a plan.
+    Protobuf(protobuf_schema::Schema),
+    /// Any other schema, with the plan for all of its records.
+    Other(Box<Result<Plan, String>>),
+}
+
+impl Parsed {
+    fn of(written: &Written, steps: &Steps, depth_max: usize) -> Result<Self, String> {
+        Ok(match written.language {
+            Language::Avro => {
+                let references: Vec<&str> = written.references.iter().map(|(_, text)| text.as_str()).collect();
+                let schema =
+                    avro_schema::Schema::parse(&written.text, &references).map_err(|error| error.to_string())?;
+                Self::Other(Box::new(Ok(Plan::Avro(avro::Plan::new(&schema, steps, depth_max)))))
             }
-            Language::JsonSchema => Ok(Plan::Json),
-        };
-        let plan = plan.map_err(|why| format!("{} cannot be used: {why}", framed.id));
-        Ok(self.plans.add(framed.id, message, plan))
+            Language::Protobuf => {
+                let references: Vec<(&str, &str)> =
+                    written.references.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+                let schema = protobuf_schema::Schema::parse(&written.text, &references);
+                Self::Protobuf(schema.map_err(|error| error.to_string())?)
+            }
+            Language::JsonSchema => Self::Other(Box::new(Ok(Plan::Json))),
+        })
     }
 }
 
@@ -244,55 +297,12 @@ enum Plan {
 }
 
 impl Plan {
-    fn avro(written: &Written, steps: &Steps, depth_max: usize) -> Result<Self, String> {
-        let references: Vec<&str> = written.references.iter().map(|(_, text)| text.as_str()).collect();
-        let schema = avro_schema::Schema::parse(&written.text, &references).map_err(|error| error.to_string())?;
-        Ok(Self::Avro(avro::Plan::new(&schema, steps, depth_max)))
-    }
-
-    fn protobuf(
-        schema: &protobuf_schema::Schema,
-        message: Message<'_>,
-        steps: &Steps,
-        depth_max: usize,
-    ) -> Result<Self, String> {
-        let root = match message {
-            Message::Indexes(indexes) => schema.message(indexes.as_slice()),
-            Message::Name(name) => schema.named(name),
-            Message::Sorted(place) => usize::try_from(place).ok().and_then(|place| schema.sorted(place)),
-            Message::First => schema.message(&[0]),
-        };
-        let root = root.ok_or("it lacks the message that the record names")?;
-        Ok(Self::Protobuf(protobuf::Plan::new(schema, root, steps, depth_max)))
-    }
-
     fn language(&self) -> Language {
         match self {
             Self::Avro(_) => Language::Avro,
             Self::Protobuf(_) => Language::Protobuf,
             Self::Json => Language::JsonSchema,
         }
-    }
-}
-
-/// The Protobuf schemas that plans were made of most recently, the last one first; or why they cannot be used.
-#[derive(Debug, Default)]
-struct Parsed(Vec<(Id, Result<protobuf_schema::Schema, String>)>);
-
-impl Parsed {
-    /// The schema with this id, parsed.
-    fn of(&mut self, id: Id, written: &Written) -> &Result<protobuf_schema::Schema, String> {
-        match self.0.iter().position(|(known, _)| *known == id) {
-            Some(at) => self.0[..=at].rotate_right(1),
-            None => {
-                let references: Vec<(&str, &str)> =
-                    written.references.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-                let schema = protobuf_schema::Schema::parse(&written.text, &references);
-                self.0.truncate(PARSED_MAX - 1);
-                self.0.insert(0, (id, schema.map_err(|error| error.to_string())));
-            }
-        }
-        &self.0[0].1
     }
 }
 
@@ -311,59 +321,16 @@ struct Plans {
 #[derive(Debug)]
 struct KnownPlan {
     id: Id,
-    /// The message that records are; `None` if the schema is not Protobuf.
-    message: Option<OwnedMessage>,
+    /// The schema; `None` if it is not Protobuf.
+    schema: Option<protobuf_schema::Schema>,
+    /// The number of the message that records are.
+    message: usize,
     plan: Result<Plan, String>,
     /// The number of the record that used it last.
     taken: u64,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum OwnedMessage {
-    Indexes(Indexes),
-    Name(Box<str>),
-    Sorted(u32),
-    First,
-}
-
-impl OwnedMessage {
-    fn is(&self, message: Message<'_>) -> bool {
-        match (self, message) {
-            (Self::Indexes(own), Message::Indexes(other)) => *own == other,
-            (Self::Name(own), Message::Name(other)) => **own == *other,
-            (Self::Sorted(own), Message::Sorted(other)) => *own == other,
-            (Self::First, Message::First) => true,
-            _ => false,
-        }
-    }
-}
-
-impl From<Message<'_>> for OwnedMessage {
-    fn from(message: Message<'_>) -> Self {
-        match message {
-            Message::Indexes(indexes) => Self::Indexes(indexes),
-            Message::Name(name) => Self::Name(name.into()),
-            Message::Sorted(place) => Self::Sorted(place),
-            Message::First => Self::First,
-        }
-    }
-}
-
 impl Plans {
-    /// The number of the plan for a record, if there is one.
-    fn find(&mut self, framed: &Framed<'_>) -> Result<Option<usize>, Unread> {
-        self.taken += 1;
-        let Some(any) = self.of_id(framed.id) else { return Ok(None) };
-        let Some(_) = &self.known[any].message else { return Ok(Some(self.take(any))) };
-        let (message, _) = framed.message().map_err(Unread::Unframed)?;
-        if self.known[any].message.as_ref().is_some_and(|own| own.is(message)) {
-            return Ok(Some(self.take(any)));
-        }
-        let is_own =
-            |known: &KnownPlan| known.id == framed.id && known.message.as_ref().is_some_and(|own| own.is(message));
-        Ok(self.known.iter().position(is_own).map(|number| self.take(number)))
-    }
-
     /// A plan of this schema, if there is one: preferably the one used last.
     fn of_id(&self, id: Id) -> Option<usize> {
         // Consecutive records mostly have the same schema.
@@ -375,12 +342,22 @@ impl Plans {
         alike.position(|(known_hash, known)| *known_hash == hash && known.id == id)
     }
 
+    /// The plan of this message of a schema of Protobuf, if there is one.
+    fn of_message(&self, id: Id, message: usize) -> Option<usize> {
+        let is = |known: &KnownPlan| known.message == message && known.id == id && known.schema.is_some();
+        match self.known.get(self.last) {
+            Some(last) if is(last) => Some(self.last),
+            _ => self.known.iter().position(is),
+        }
+    }
+
     fn take(&mut self, number: usize) -> usize {
+        self.taken += 1;
         (self.last, self.known[number].taken) = (number, self.taken);
         number
     }
 
-    fn add(&mut self, id: Id, message: Option<Message<'_>>, plan: Result<Plan, String>) -> usize {
+    fn add(&mut self, id: Id, of: Option<(protobuf_schema::Schema, usize)>, plan: Result<Plan, String>) -> usize {
         if self.known.len() >= PLANS_MAX
             && let Some((oldest, _)) = self.known.iter().enumerate().min_by_key(|(_, known)| known.taken)
         {
@@ -388,7 +365,9 @@ impl Plans {
             self.hashes.swap_remove(oldest);
         }
         self.hashes.push(hash_of(id));
-        self.known.push(KnownPlan { id, message: message.map(OwnedMessage::from), plan, taken: 0 });
+        let (schema, message) = of.unzip();
+        let message = message.unwrap_or(NO_MESSAGE);
+        self.known.push(KnownPlan { id, schema, message, plan, taken: 0 });
         self.take(self.known.len() - 1)
     }
 }

@@ -18,17 +18,7 @@
 //! of them a topic has ([`IdBytes`]). JSON begins with none of these bytes. Avro and Protobuf without an id may begin
 //! with any byte and are not recognised.
 //!
-//! **Protobuf** records also say which message of the schema they are ([`Framed::message`]):
-//!
-//! - Confluent: the indexes of the message and of the messages around it, from the outermost, each a zigzag varint,
-//!   after their count; a single 0 stands for the first message. They follow the id, in a header as well
-//! - Apicurio: the message's name, in a small message before the record (`Ref`) or in the header
-//!   `apicurio.protobuf.type`; without a name, the first message
-//! - AWS Glue: a varint, the message's place among the sorted names of all messages
-//!
-//! A number may be followed by Confluent's indexes, by Apicurio's name, or by the record itself. Bytes that look like a
-//! name are read as one: as indexes they would stand for a message nested deeper than any real one. Bytes that cannot
-//! be indexes are the record itself.
+//! **Protobuf** records also name the message of the schema that they are: see [`super::which`].
 //!
 //! **Failure**: [`Unframed`].
 
@@ -39,7 +29,6 @@ use flate2::read::ZlibDecoder;
 
 use super::id::Id;
 use super::varint::{self, NoVarint};
-use super::written::Language;
 use crate::record::Headers;
 
 /// The maximum size of a compressed record once inflated: Kafka's records are far smaller.
@@ -116,20 +105,7 @@ pub enum Unframed {
     },
 }
 
-/// How a Protobuf record names the message of the schema that it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Message<'a> {
-    /// By the indexes of the message and of the messages around it, from the outermost.
-    Indexes(Indexes),
-    /// By the name, which may begin with the package.
-    Name(&'a str),
-    /// By the place among the sorted full names of all messages of the schema.
-    Sorted(u32),
-    /// Not at all: it is the schema's first message.
-    First,
-}
-
-/// The indexes of a message: at least one, none negative.
+/// The indexes of a message and of the messages around it, from the outermost: at least one, none negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Indexes {
     numbers: [i32; DEPTH_MAX],
@@ -151,7 +127,7 @@ impl Indexes {
 pub struct Framed<'a> {
     /// The id of the schema.
     pub id: Id,
-    /// The bytes after the id; for Protobuf, see [`Framed::message`].
+    /// The bytes after the id; for Protobuf, see [`super::which`].
     pub payload: Cow<'a, [u8]>,
     /// Whether a header says that the payload is in Avro's JSON encoding, not the binary one
     /// (`apicurio.value.encoding`).
@@ -354,56 +330,20 @@ impl<'a> InHeaders<'a> {
     }
 }
 
-impl Framed<'_> {
-    /// For Protobuf: the message of the schema that the record is, and its bytes.
-    ///
-    /// # Errors
-    /// [`Unframed::Message`].
-    pub fn message(&self) -> Result<(Message<'_>, &[u8]), Unframed> {
-        let payload = self.payload.as_ref();
-        match (self.id, self.after_id) {
-            (_, Some(after_id)) => {
-                let (indexes, rest) = indexes(after_id)?;
-                match rest.is_empty() {
-                    true => Ok((Message::Indexes(indexes), payload)),
-                    false => Err(message_error(after_id, rest, "bytes follow the indexes in the header")),
-                }
-            }
-            (Id::Number(_), None) => Ok(match (type_ref(payload), indexes(payload)) {
-                // Shorter names may be the indexes of real messages.
-                (Some((name, rest)), found) if name.len() > 2 || found.is_err() => (Message::Name(name), rest),
-                (_, Ok((indexes, rest))) => (Message::Indexes(indexes), rest),
-                (_, Err(_)) => (Message::First, payload),
-            }),
-            (Id::Guid(_), None) => indexes(payload).map(|(indexes, rest)| (Message::Indexes(indexes), rest)),
-            (Id::Long(_) | Id::Global(_) | Id::Content(_), None) => Ok(match (self.name, type_ref(payload)) {
-                (Some(name), Some((same, rest))) if same == name => (Message::Name(name), rest),
-                (Some(name), _) => (Message::Name(name), payload),
-                (None, Some((name, rest))) => (Message::Name(name), rest),
-                (None, None) => (Message::First, payload),
-            }),
-            (Id::Glue(_), None) => {
-                let (place, rest) = varint(payload, payload)?;
-                Ok((Message::Sorted(place), rest))
-            }
-            (Id::Fingerprint(_), None) => Ok((Message::First, payload)),
-        }
+impl<'a> Framed<'a> {
+    /// The bytes after the id in Confluent's header.
+    pub(super) fn after_id(&self) -> Option<&'a [u8]> {
+        self.after_id
     }
 
-    /// The bytes of the record itself, and for Protobuf the message that it is.
-    ///
-    /// # Errors
-    /// As [`Framed::message`].
-    pub fn record(&self, language: Language) -> Result<(Option<Message<'_>>, &[u8]), Unframed> {
-        match language {
-            Language::Protobuf => self.message().map(|(message, rest)| (Some(message), rest)),
-            Language::Avro | Language::JsonSchema => Ok((None, self.payload.as_ref())),
-        }
+    /// The name of the Protobuf message in Apicurio's header.
+    pub(super) fn message_name(&self) -> Option<&'a str> {
+        self.name
     }
 }
 
 /// Splits Confluent's indexes from the bytes after them.
-fn indexes(bytes: &[u8]) -> Result<(Indexes, &[u8]), Unframed> {
+pub(super) fn indexes(bytes: &[u8]) -> Result<(Indexes, &[u8]), Unframed> {
     let (count, mut rest) = zigzag(bytes, bytes)?;
     if count == 0 {
         return Ok((Indexes::FIRST, rest));
@@ -427,7 +367,7 @@ fn message_error(all: &[u8], rest: &[u8], why: &'static str) -> Unframed {
 }
 
 /// A varint at the beginning of `rest`.
-fn varint<'a>(all: &[u8], rest: &'a [u8]) -> Result<(u32, &'a [u8]), Unframed> {
+pub(super) fn varint<'a>(all: &[u8], rest: &'a [u8]) -> Result<(u32, &'a [u8]), Unframed> {
     match varint::read(rest, 32) {
         // It has 32 bits.
         Ok((number, length)) => Ok((number as u32, &rest[length..])),
@@ -443,7 +383,7 @@ fn zigzag<'a>(all: &[u8], rest: &'a [u8]) -> Result<(i32, &'a [u8]), Unframed> {
 
 /// Splits the name that Apicurio writes before a message from the message. The name is field 1 of a message `Ref`,
 /// which follows its length.
-fn type_ref(bytes: &[u8]) -> Option<(&str, &[u8])> {
+pub(super) fn type_ref(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let (length, rest) = varint(bytes, bytes).ok()?;
     let (of_ref, message) = rest.split_at_checked(usize::try_from(length).ok()?)?;
     let [0x0A, field @ ..] = of_ref else { return None };

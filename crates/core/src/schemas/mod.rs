@@ -1,6 +1,7 @@
 //! Schemas: how records name them, where they come from, and what they declare.
 //!
 //! - [`id`]: the ids of schemas; [`framing`]: finding the id in a record's bytes and headers
+//! - [`which`]: the message of its schema that a Protobuf record is
 //! - [`written`]: the text of a schema, and the texts of the schemas that it refers to
 //! - [`known`]: looking up a schema by its id, without ever waiting
 //! - [`files`]: schemas in a folder; [`fingerprint`]: the fingerprint by which single-object Avro names a schema
@@ -25,13 +26,15 @@ pub mod id;
 pub mod known;
 pub mod protobuf;
 pub(crate) mod varint;
+pub mod which;
 pub mod written;
 
 pub use error::{SchemaError, Undecodable};
 pub use files::Files;
-pub use framing::{Framed, IdBytes, Message, Unframed};
+pub use framing::{Framed, IdBytes, Unframed};
 pub use id::Id;
 pub use known::{LookUp, Schemas, Sources};
+pub use which::{Unclear, Which};
 pub use written::{Language, Reference, Written};
 
 /// Whether a step of a path is the number of an array's element: digits without leading zeros.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::{PARSED_MAX, Parsed};
 use crate::dedup::vocabulary::VersionKind;
 use crate::dedup::{
     Contents, ContentsPart, Field, Fields, Format, Identity, Path, Reader, Reading, Rules, Version, VersionPart,
@@ -114,7 +113,7 @@ fn json_without_an_id_is_read_as_the_rules_say() {
 fn protobuf_message_is_the_one_that_the_record_names() {
     let note = "`value.note`, a part of the identity, is missing or null";
     assert_eq!(identity(Format::Protobuf, &framed(2, &[2, 2, 8, 7])), Err(note.to_owned()), "the second message");
-    let none = "the value cannot be read: schema 2 cannot be used: it lacks the message that the record names";
+    let none = "the value cannot be read: schema 2 has no message with the indexes [4], which the record names";
     assert_eq!(identity(Format::Protobuf, &framed(2, &[2, 8, 8, 7])), Err(none.to_owned()));
 }
 
@@ -240,20 +239,4 @@ fn fingerprints_are_the_same_whatever_the_format_is() {
     let json = br#"{"note": "hi", "id": 7, "at": 1000000, "price": 12.5}"#;
     assert_eq!(digest(Format::Avro, &avro()), digest(Format::Json, json));
     assert_eq!(digest(Format::JsonSchema, &framed(3, json)), digest(Format::Json, json));
-}
-
-#[test]
-fn schema_is_parsed_once_for_all_of_its_messages() {
-    let mut parsed = Parsed::default();
-    let written = Written::alone(Language::Protobuf, PROTOBUF);
-    let mut graph_of = |number: usize| {
-        let id = Id::Number(u32::try_from(number).unwrap());
-        Arc::clone(parsed.of(id, &written).as_ref().unwrap().graph())
-    };
-    let first = graph_of(0);
-    (1..PARSED_MAX).for_each(|other| drop(graph_of(other)));
-    assert!(Arc::ptr_eq(&first, &graph_of(0)));
-    (1..=PARSED_MAX).for_each(|other| drop(graph_of(other)));
-    assert!(!Arc::ptr_eq(&first, &graph_of(0)), "it was not used for the longest time");
-    assert_eq!(parsed.0.len(), PARSED_MAX);
 }
