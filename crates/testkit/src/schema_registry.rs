@@ -106,13 +106,28 @@ impl Server {
 
     /// Registers a schema of this type (`AVRO`, `PROTOBUF`, `JSON`) as the next version of a subject. Returns its id.
     pub fn register(&self, subject: &str, kind: &str, text: &str) -> u32 {
-        let body = json!({"schemaType": kind, "schema": text}).to_string();
-        let path = format!("{CONFLUENT}/subjects/{subject}/versions");
+        self.register_with(subject, kind, text, &[])
+    }
+
+    /// The same for a schema that refers to the first versions of other subjects, by these subjects' names.
+    pub fn register_with(&self, subject: &str, kind: &str, text: &str, references: &[&str]) -> u32 {
+        let refer = |name: &&str| json!({"name": name, "subject": name, "version": 1});
+        let references: Vec<Value> = references.iter().map(refer).collect();
+        let body = json!({"schemaType": kind, "schema": text, "references": references}).to_string();
+        let path = format!("{CONFLUENT}/subjects/{}/versions", subject.replace('/', "%2F"));
         let (status, answer) = self.request("POST", &path, &body).expect("it is up");
         assert_eq!(status, 200, "{subject}: {answer}");
         let answer: Value = serde_json::from_str(&answer).expect("JSON");
         let number = answer["id"].as_u64().expect("an id");
         u32::try_from(number).expect("a small number")
+    }
+
+    /// The text of the schema with this id.
+    pub fn text_of(&self, number: u32) -> String {
+        let (status, answer) = self.request("GET", &format!("{CONFLUENT}/schemas/ids/{number}"), "").expect("it is up");
+        assert_eq!(status, 200, "schema {number}: {answer}");
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        answer["schema"].as_str().expect("a text").to_owned()
     }
 
     /// The ids that Apicurio gives a version of a subject.
