@@ -1,4 +1,4 @@
-//! The fixtures: payments as Confluent's serializers have written them, with their schemas.
+//! The fixtures: payments as Confluent's serializers in Python and Go have written them, with their schemas.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +9,7 @@ use crate::job::Job;
 use crate::schema_registry::Server;
 
 const RECORDS: &str = include_str!("written/records.jsonl");
+const BY_GO: &str = include_str!("written/go/records.jsonl");
 
 /// The indexes of the payments that are forwarded.
 pub const FORWARDED: [usize; 4] = [0, 1, 3, 6];
@@ -25,7 +26,17 @@ pub struct Payments {
 impl Payments {
     /// The payments in the format `avro`, `protobuf` or `json_schema`.
     pub fn of(format: &str) -> Payments {
-        let lines = RECORDS.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        Payments::among(RECORDS, format)
+    }
+
+    /// Those of `protobuf` as Confluent's serializer in Go has written them, or of `nested`, which is Protobuf too:
+    /// there payments are declared in another message.
+    pub fn by_go(format: &str) -> Payments {
+        Payments::among(BY_GO, format)
+    }
+
+    fn among(records: &str, format: &str) -> Payments {
+        let lines = records.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let lines: Vec<Value> = lines.filter(|line| line["format"] == format).collect();
         let text = |line: &Value, field: &str| line[field].as_str().unwrap().to_owned();
         let (schemas, records): (Vec<&Value>, Vec<&Value>) = lines.iter().partition(|line| line["value"].is_null());

@@ -38,6 +38,37 @@ fn duplicates_are_dropped_and_newer_versions_pass_byte_for_byte() {
     }
 }
 
+/// Go counts messages by descriptors, which have one for each map. Where the schema's text leaves open which message
+/// that makes a record, it is refused.
+#[test]
+fn messages_of_gos_serializer_are_read_or_refused_but_never_mistaken() {
+    let registry = Server::shared();
+    let payments = Payments::by_go("protobuf");
+    let job = job("by-go", "protobuf", 1, &registry.url());
+    let whole = payments.values(payments.register(registry, &job.input));
+    let payments = Payments::by_go("nested");
+    let numbers = payments.register(registry, &format!("{}-nested", job.input));
+    let nested = payments.values(numbers);
+    // Of other payments.
+    let other = |value: &Vec<u8>| {
+        let mut value = value.clone();
+        let at = value.windows(2).position(|id| id == b"\x02p").unwrap();
+        value[at + 1] = b'n';
+        value
+    };
+    let nested: Vec<Vec<u8>> = nested.iter().map(other).collect();
+    job.send(records(0, &[&whole[..], &nested].concat()));
+    drain(&job);
+    assert_eq!(values_of(job.output()), [&forwarded(&whole)[..], &[3, 4, 6].map(|at| nested[at].clone())].concat());
+    let letters: Vec<_> = job.kafka.read_visible(&job.dead_letter()).into_values().flatten().collect();
+    for letter in &letters {
+        let reason = letter.header("__ratchet.errors.message").unwrap();
+        let said = format!("schema {} has the messages `Payment` and `Refund`", numbers[0]);
+        assert!(reason.contains(&said), "{reason}");
+    }
+    assert_eq!(values_of(letters), [0, 1, 2, 5].map(|at| nested[at].clone()));
+}
+
 /// The producers change from plain JSON to one format after the other.
 #[test]
 fn producer_may_change_its_format_without_an_identity_being_forgotten() {
