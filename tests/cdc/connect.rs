@@ -14,10 +14,60 @@ use serde_json::{Map, Value, json};
 
 use crate::database::Database;
 use crate::kafka::{self, Port};
+use crate::schema_registry::Server as Registry;
 use crate::until::within;
 
 /// How long a clean stop may take.
 const STOP_WAIT: Duration = Duration::from_secs(60);
+
+/// What keys and values are written with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Converter {
+    /// JSON, with the schema beside the payload or without.
+    Json { schemas: bool },
+    /// Avro, by schemas in the tests' registry, with Confluent's ids.
+    Avro,
+}
+
+impl Converter {
+    /// The worker's settings for it.
+    fn settings(self) -> Vec<(&'static str, String)> {
+        match self {
+            Converter::Json { schemas } => vec![
+                ("", "org.apache.kafka.connect.json.JsonConverter".to_owned()),
+                (".schemas.enable", schemas.to_string()),
+            ],
+            Converter::Avro => vec![
+                ("", "io.apicurio.registry.utils.converter.AvroConverter".to_owned()),
+                (".apicurio.registry.url", Registry::shared().own_url().replace("/v3", "/v2")),
+                (".apicurio.registry.auto-register", "true".to_owned()),
+                (".apicurio.registry.as-confluent", "true".to_owned()),
+                (".apicurio.registry.use-id", "contentId".to_owned()),
+                (".apicurio.registry.headers.enabled", "false".to_owned()),
+            ],
+        }
+    }
+
+    /// A topology that reads it, from one that reads JSON.
+    pub fn topology(self, text: &str) -> String {
+        match self {
+            Converter::Json { .. } => text.to_owned(),
+            Converter::Avro => {
+                let (before, input) = text.split_once("\ninput: {").expect("a topology has an input");
+                format!("{before}\ninput: {{key_format: avro, value_format: avro, {input}")
+            }
+        }
+    }
+
+    /// The connector's settings for it.
+    fn of_connector(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Converter::Json { .. } => &[],
+            // Names that Avro accepts.
+            Converter::Avro => &[("schema.name.adjustment.mode", "avro"), ("field.name.adjustment.mode", "avro")],
+        }
+    }
+}
 
 /// A connector, running or not. Killed when dropped.
 pub struct Connect {
@@ -44,6 +94,9 @@ impl Connect {
         for (setting, value) in database.connector(brokers) {
             config.insert(setting.to_owned(), value.into());
         }
+        for (setting, value) in database.converter().of_connector() {
+            config.insert((*setting).to_owned(), (*value).into());
+        }
         config.insert("topic.prefix".to_owned(), database.topic_prefix().into());
         config.insert("tasks.max".to_owned(), "1".into());
         for (setting, value) in further {
@@ -51,7 +104,7 @@ impl Connect {
         }
         let connector = json!({"name": name, "config": config});
         fs::write(connect.folder.join("connector.json"), connector.to_string()).expect("the folder is writable");
-        fs::write(connect.folder.join("worker.properties"), connect.worker(brokers, database.schemas()))
+        fs::write(connect.folder.join("worker.properties"), connect.worker(brokers, database.converter()))
             .expect("the folder is writable");
         connect
     }
@@ -71,19 +124,20 @@ impl Connect {
         before.and_then(|value| value.as_str().map(str::to_owned))
     }
 
-    fn worker(&self, brokers: &str, schemas: bool) -> String {
+    fn worker(&self, brokers: &str, converter: Converter) -> String {
+        let converter = converter.settings().into_iter();
+        let converter =
+            converter.flat_map(|(name, value)| ["key", "value"].map(|of| format!("{of}.converter{name}={value}\n")));
         format!(
             "bootstrap.servers={brokers}\n\
-             key.converter=org.apache.kafka.connect.json.JsonConverter\n\
-             value.converter=org.apache.kafka.connect.json.JsonConverter\n\
-             key.converter.schemas.enable={schemas}\n\
-             value.converter.schemas.enable={schemas}\n\
+             {}\
              offset.storage.file.filename={}\n\
              offset.flush.interval.ms=3600000\n\
              offset.flush.timeout.ms=50000\n\
              task.shutdown.graceful.timeout.ms=50000\n\
              plugin.discovery=SERVICE_LOAD\n\
              listeners=http://127.0.0.1:{}\n",
+            converter.collect::<String>(),
             self.offsets().display(),
             self.port,
         )

@@ -86,9 +86,10 @@ impl<'a> Copying<'a> {
         for table in &COPIED {
             kafka.create(&topic(table), table.partitions, &[]);
         }
-        let server = Server::start("copy", &[]);
+        let name = copy_of(source);
+        let server = Server::start(&name, &[]);
         let copy = database(&server);
-        let operator = Operator::ending_in(&copy.url, "copy", &topologies(), kafka.brokers());
+        let operator = Operator::ending_in(&copy.url, &name, &topologies(source), kafka.brokers());
         let session = |name: &str| source.session(&format!("{}-{name}session", source.name()));
         Copying {
             brokers: kafka.brokers().to_owned(),
@@ -294,14 +295,14 @@ impl<'a> Copying<'a> {
     fn check_order(&mut self) {
         self.announce("the same topologies, in which each record is new");
         let copy = database(&self.server);
-        let texts = topologies().map(|text| {
+        let texts = topologies(self.source).map(|text| {
             let (known, unordered) = UNORDERED;
             assert!(text.contains(known), "no name to change in {text}");
             text.replacen(known, unordered, 1)
         });
         let ordered = std::mem::replace(
             &mut self.operator,
-            Operator::ending_in(&copy.url, "copy-unordered", &texts, &self.brokers),
+            Operator::ending_in(&copy.url, &format!("{}-unordered", copy_of(self.source)), &texts, &self.brokers),
         );
         self.await_drained("unordered");
         std::mem::replace(&mut self.operator, ordered).stop();
@@ -357,10 +358,15 @@ fn database(server: &Server) -> Database {
     database
 }
 
+/// The name of the copy's files.
+fn copy_of(source: &Postgres) -> String {
+    format!("copy-of-{}", source.name())
+}
+
 /// One for each table.
-fn topologies() -> [String; 2] {
-    let path = shipped("accounts-table");
-    [std::fs::read_to_string(path).expect("it is shipped"), POSTINGS.to_owned()]
+fn topologies(source: &Postgres) -> [String; 2] {
+    let accounts = std::fs::read_to_string(shipped("accounts-table")).expect("it is shipped");
+    [accounts, POSTINGS.to_owned()].map(|text| source.converter().topology(&text))
 }
 
 /// A query for each value of each row, a line each.

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::connect::Converter;
 use crate::session::Session;
 
 /// A table of the scenario: its name, its columns, and how many of the first ones are its key.
@@ -45,8 +46,8 @@ pub trait Database {
     /// The Maven file that names the connector's jars.
     fn pom(&self) -> &'static str;
 
-    /// Whether the converter writes the schema beside the payload.
-    fn schemas(&self) -> bool;
+    /// What Kafka Connect writes keys and values with.
+    fn converter(&self) -> Converter;
 
     /// The prefix of all its topics.
     fn topic_prefix(&self) -> &'static str;

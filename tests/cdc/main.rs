@@ -15,6 +15,7 @@
 )]
 
 mod arrivals;
+mod avro;
 mod bank;
 mod capture;
 mod connect;
@@ -37,7 +38,7 @@ use database::Database as _;
 use kafka::Broker;
 use mariadb::MariaDb;
 use postgres::Postgres;
-use ratchet_testkit::{cluster, database as target, kafka, random, server, until};
+use ratchet_testkit::{cluster, database as target, kafka, random, schema_registry, server, until};
 use repair::Repair;
 use scenario::Scenario;
 
@@ -45,6 +46,13 @@ use scenario::Scenario;
 #[test]
 fn postgres_tables_survive_redelivery_a_second_snapshot_and_a_reset_group() {
     Scenario::start(&Postgres::start(), kafka::shared_broker(), &[]).run("shop-postgres");
+}
+
+/// The same with Avro in place of JSON, by schemas in a registry.
+#[test]
+fn postgres_tables_in_avro_survive_redelivery_a_second_snapshot_and_a_reset_group() {
+    let postgres = Postgres::named("postgres-avro").in_avro();
+    Scenario::start(&postgres, &Broker::start(), &[]).run("shop-postgres");
 }
 
 /// The same for MariaDB, whose converter adds a schema to every payload.
@@ -58,6 +66,12 @@ fn mariadb_tables_survive_redelivery_a_second_snapshot_and_a_reset_group() {
 #[test]
 fn postgres_tables_are_kept_in_another_postgres() {
     Copying::start(&Postgres::with("bank", bank::TABLES), kafka::shared_broker()).run();
+}
+
+/// The same with Avro in place of JSON.
+#[test]
+fn postgres_tables_in_avro_are_kept_in_another_postgres() {
+    Copying::start(&Postgres::with("bank-avro", bank::TABLES).in_avro(), &Broker::start()).run();
 }
 
 /// A copy is its source's, row for row, although the connector has lost its offsets under load: a snapshot's reads repair

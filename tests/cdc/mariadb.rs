@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::connect::Converter;
 use crate::database::{CREATE, Database, Table, tuples};
 use crate::kafka::Port;
 use crate::server::{Home, Server, program};
@@ -90,8 +91,8 @@ impl Database for MariaDb {
         "tests/cdc/mariadb.pom.xml"
     }
 
-    fn schemas(&self) -> bool {
-        true
+    fn converter(&self) -> Converter {
+        Converter::Json { schemas: true }
     }
 
     fn topic_prefix(&self) -> &'static str {

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use crate::connect::Converter;
 use crate::kafka::{self, Port};
+use crate::schema_registry::Server as Registry;
 use crate::until::within;
 
 /// What the CLI promises for SIGTERM.
@@ -29,9 +31,17 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts a topology from `topologies/`.
-    pub fn start(name: &str, brokers: &str) -> Operator {
-        let mut operator = Operator::new(name, shipped(name), brokers);
+    /// Starts a topology from `topologies/`, which reads what this converter writes.
+    pub fn start(name: &str, converter: Converter, brokers: &str) -> Operator {
+        let mut operator = match converter {
+            Converter::Json { .. } => Operator::new(name, shipped(name), brokers),
+            Converter::Avro => {
+                let text = fs::read_to_string(shipped(name)).expect("it is shipped");
+                let mut operator = Operator::new(&format!("{name}-avro"), PathBuf::new(), brokers);
+                operator.write(&converter.topology(&text));
+                operator
+            }
+        };
         operator.restart();
         operator
     }
@@ -98,6 +108,9 @@ impl Operator {
         // Variables with this prefix are settings; those of the tests must not reach the operator.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RATCHET_")) {
             command.env_remove(name);
+        }
+        if fs::read_to_string(&self.topology).is_ok_and(|text| text.contains("_format: avro")) {
+            command.env("RATCHET_SCHEMA_REGISTRY__URL", Registry::shared().url());
         }
         command.envs(self.database.as_ref().map(|url| ("DATABASE_URL", url)));
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("an open file")).stderr(log);

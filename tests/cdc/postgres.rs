@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::connect::Converter;
 use crate::database::{CREATE, Database, Table};
 use crate::kafka::Port;
 use crate::server::{Home, Server, program};
@@ -17,6 +18,7 @@ const DATABASE: &str = "shop";
 /// A running PostgreSQL. Stopped and deleted when dropped.
 pub struct Postgres {
     name: &'static str,
+    converter: Converter,
     psql: PathBuf,
     port: Port,
     // In this order: the server ends before its folder is removed.
@@ -33,6 +35,11 @@ impl Postgres {
     pub fn named(name: &'static str) -> Postgres {
         // The log has whole old rows of orders, but only keys of order_lines: both are common.
         Postgres::with(name, &format!("{CREATE}\nalter table orders replica identity full;"))
+    }
+
+    /// Its changes are written as Avro.
+    pub fn in_avro(self) -> Postgres {
+        Postgres { converter: Converter::Avro, ..self }
     }
 
     /// Starts a server with an empty data folder, and creates these tables.
@@ -52,7 +59,8 @@ impl Postgres {
         let mut probe = client(&psql, &home, &port, "postgres");
         probe.args(["-c", "select 1"]).stdout(Stdio::null()).stderr(Stdio::null());
         let server = Server::start(name, server, || probe.status().is_ok_and(|status| status.success()));
-        let postgres = Postgres { name, psql, port, _server: server, home };
+        let converter = Converter::Json { schemas: false };
+        let postgres = Postgres { name, converter, psql, port, _server: server, home };
         let create = client(&postgres.psql, &postgres.home, &postgres.port, "postgres");
         Session::open(create, &format!("{name}-create-database")).run(&format!("create database {DATABASE};"));
         postgres.session(&format!("{name}-create-tables")).run(tables);
@@ -87,11 +95,14 @@ impl Database for Postgres {
     }
 
     fn pom(&self) -> &'static str {
-        "tests/cdc/postgres.pom.xml"
+        match self.converter {
+            Converter::Json { .. } => "tests/cdc/postgres.pom.xml",
+            Converter::Avro => "tests/cdc/postgres-avro.pom.xml",
+        }
     }
 
-    fn schemas(&self) -> bool {
-        false
+    fn converter(&self) -> Converter {
+        self.converter
     }
 
     fn topic_prefix(&self) -> &'static str {

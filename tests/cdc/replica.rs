@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::avro;
 use crate::cluster::Stored;
 
 /// A table built from change events.
@@ -74,8 +75,11 @@ impl Replica {
     }
 }
 
-/// The event in a converter's JSON, with or without its schema.
+/// The event in a converter's JSON, with or without its schema, or in Avro behind an id.
 pub fn payload(bytes: &[u8]) -> Value {
+    if let [0, id @ ..] = bytes {
+        return avro::decoded(id);
+    }
     let mut value: Value = serde_json::from_slice(bytes).expect("the converter writes JSON");
     if value.get("schema").is_some() { value["payload"].take() } else { value }
 }

@@ -77,7 +77,7 @@ impl<'a> Scenario<'a> {
     /// The story, with a shipped topology.
     pub fn run(mut self, topology: &str) {
         self.work(Kinds::All);
-        let mut operator = Operator::start(topology, self.kafka.brokers());
+        let mut operator = Operator::start(topology, self.database.converter(), self.kafka.brokers());
 
         self.announce("a first snapshot, then changes");
         self.connect.start();
