@@ -1,7 +1,9 @@
 package ratchet.peer;
 
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import org.apache.avro.Schema;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
@@ -28,12 +30,17 @@ abstract class Job implements Processor<byte[], byte[], byte[], byte[]> {
         Job processor(SamePartition samePartition);
     }
 
-    /** The job of that name. */
-    static Maker of(String part) {
+    /** The job that the environment names. */
+    static Maker of(Map<String, String> environment) {
+        String part = Settings.required(environment, "BENCH_PART");
         return switch (part) {
             case "ids", "large" -> Ids::new;
             case "versions" -> Versions::new;
             case "envelopes" -> Envelopes::new;
+            case "avro" -> {
+                Schema written = AvroFields.schema(Settings.required(environment, "BENCH_SCHEMA"));
+                yield samePartition -> new Avro(samePartition, written);
+            }
             default -> throw new IllegalArgumentException("BENCH_PART: no such job: " + part);
         };
     }
@@ -87,6 +94,28 @@ abstract class Job implements Processor<byte[], byte[], byte[], byte[]> {
                 return false;
             }
             store.put(fields.account, Bytes8.of(fields.version));
+            return true;
+        }
+    }
+
+    /** Changes in Avro of each {@code after.order_id} whose {@code source.lsn} is higher than all before; remembers it. */
+    private static final class Avro extends Job {
+        private final AvroFields fields;
+
+        Avro(SamePartition samePartition, Schema written) {
+            super(samePartition);
+            fields = new AvroFields(written);
+        }
+
+        @Override
+        protected boolean isNew(Record<byte[], byte[]> record) {
+            fields.read(record.value());
+            byte[] id = Bytes8.of(fields.id);
+            byte[] known = store.get(id);
+            if (known != null && Bytes8.toLong(known) >= fields.version) {
+                return false;
+            }
+            store.put(id, Bytes8.of(fields.version));
             return true;
         }
     }

@@ -6,6 +6,8 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.CloseOptions;
+import org.apache.kafka.streams.CloseOptions.GroupMembershipOperation;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
@@ -22,8 +24,10 @@ import org.apache.kafka.streams.state.Stores;
  * alone on a line when everything is restored and running for the first time.
  */
 public final class Main {
-    /** The same as ratchet's limit for a clean end. */
-    private static final Duration CLOSE_WAIT = Duration.ofSeconds(25);
+    /** The same as ratchet's limit for a clean end; and it leaves the group, where Streams lets its session time out. */
+    private static final CloseOptions CLOSE =
+            CloseOptions.timeout(Duration.ofSeconds(25))
+                    .withGroupMembershipOperation(GroupMembershipOperation.LEAVE_GROUP);
 
     private Main() {}
 
@@ -42,12 +46,12 @@ public final class Main {
                 });
         // A JVM that ends by SIGTERM reports 143 unless it is halted.
         Runtime.getRuntime()
-                .addShutdownHook(new Thread(() -> Runtime.getRuntime().halt(streams.close(CLOSE_WAIT) ? 0 : 1)));
+                .addShutdownHook(new Thread(() -> Runtime.getRuntime().halt(streams.close(CLOSE) ? 0 : 1)));
         streams.start();
     }
 
     private static Topology topology(Map<String, String> environment) {
-        Job.Maker job = Job.of(Settings.required(environment, "BENCH_PART"));
+        Job.Maker job = Job.of(environment);
         StoreBuilder<?> store =
                 Stores.keyValueStoreBuilder(
                                 Stores.persistentKeyValueStore(Job.STORE), Serdes.ByteArray(), Serdes.ByteArray())

@@ -45,10 +45,9 @@ final class Settings {
         settings.put(StreamsConfig.restoreConsumerPrefix(ConsumerConfig.MAX_POLL_RECORDS_CONFIG), 20_000);
     }
 
-    /** The same timeouts as ratchet's; and a closed instance leaves the group, where Streams lets it time out. */
+    /** The same timeouts as ratchet's. */
     private static void takeover(Map<String, Object> settings) {
         settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), 10_000);
-        settings.put(StreamsConfig.mainConsumerPrefix("internal.leave.group.on.close"), true);
     }
 
     static String required(Map<String, String> environment, String name) {
