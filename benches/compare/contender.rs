@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::broker::Broker;
 use crate::failure::{Context as _, Failure, Outcome, fail};
+use crate::formats;
 use crate::kafka;
 use crate::spec::{Spec, Work};
 use crate::usage::Usage;
@@ -176,6 +177,7 @@ impl Contender {
         if self == Contender::KafkaStreams {
             let settings: Vec<String> = spec.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
             command.env("PEER_PROPERTIES", settings.join(","));
+            command.env("BENCH_SCHEMA", kafka::checkout().join("benches/debezium/envelope.avsc"));
         }
         command.envs(spec.environment());
         Running::start(self.name(), command, spec.state_dir.with_extension("log"))
@@ -202,10 +204,16 @@ pub fn ratchet(spec: &Spec, text: impl FnOnce(&str) -> String) -> Outcome<Comman
     let topology = folder.join("topology.yaml");
     fs::write(&topology, text(name)).context(topology.display())?;
     let config = folder.join("ratchet.yaml");
+    let mut schemas = String::new();
+    if spec.work == Work::Avro {
+        let dir = folder.join("schemas");
+        formats::write_schemas(&dir)?;
+        schemas = format!("schemas: {{dir: {}}}\n", dir.display());
+    }
     let text = format!(
         "cluster: kafka\nkafka: {{bootstrap.servers: \"{}\"}}\nstate_dir: {}\nmemory: {MEMORY}\n\
          lanes: {}\ncommit: {{interval: {}ms}}\nhttp: \"off\"\n\
-         topics: {{create: internal, replication_factor: 1, min_insync_replicas: 1}}\n",
+         topics: {{create: internal, replication_factor: 1, min_insync_replicas: 1}}\n{schemas}",
         spec.brokers,
         folder.join("state").display(),
         spec.threads,
@@ -247,6 +255,7 @@ pub fn topology_text(name: &str, spec: &Spec) -> String {
                 "name: {name}\npreset: debezium-postgres@3\ninput: {{topics: [{input}]}}\noutput: {{topic: {output}}}\n"
             )
         }
+        Work::Avro => formats::topology(name, input, output),
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::Write as _;
 
+use crate::formats::envelope::Writer;
 use crate::random::mix;
 use crate::spec::Work;
 use crate::uuid::Uuid;
@@ -50,13 +51,15 @@ pub struct Generator {
     recent: Vec<(u64, u64)>,
     random: u64,
     pieces: Vec<&'static str>,
+    avro: Option<Writer>,
 }
 
 impl Generator {
     /// Starts with the first record.
     pub fn new(work: Work) -> Generator {
+        let avro = (work == Work::Avro).then(|| Writer::new().expect("the schemas are schemas"));
         let pieces = ENVELOPE.trim_end().split("48151623,\"customer_id").collect();
-        Generator { work, next: 0, fresh: 0, highest: HashMap::new(), recent: Vec::new(), random: 1, pieces }
+        Generator { work, next: 0, fresh: 0, highest: HashMap::new(), recent: Vec::new(), random: 1, pieces, avro }
     }
 
     /// Puts the next record into `record`.
@@ -69,6 +72,10 @@ impl Generator {
             Work::Versions => self.version(record),
             Work::Envelopes => self.envelope(record),
             Work::Large => large(record, self.next),
+            Work::Avro => self.envelope(record),
+        }
+        if let Some(avro) = &self.avro {
+            avro.rewrite(&mut record.key, &mut record.value).expect("the template has the schema's fields");
         }
         self.next += 1;
     }

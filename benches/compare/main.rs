@@ -16,6 +16,7 @@ mod contender;
 mod failure;
 mod figures;
 mod floor;
+mod formats;
 mod gate;
 mod generate;
 mod growth;

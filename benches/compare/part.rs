@@ -8,7 +8,7 @@ use crate::contender::Contender;
 use crate::failure::Outcome;
 use crate::progress::Screen;
 use crate::results::{Findings, Results};
-use crate::{calls, gate, growth, latency, moves, postgres, requests, restore, steady, throughput, transport};
+use crate::{calls, formats, gate, growth, latency, moves, postgres, requests, restore, steady, throughput, transport};
 
 /// A part of the benchmarks.
 pub struct Part {
@@ -33,6 +33,7 @@ pub const ALL: &[Part] = &[
     throughput::ENVELOPES,
     throughput::LARGE,
     transport::PART,
+    formats::PART,
     latency::PART,
     restore::PART,
     moves::PART,

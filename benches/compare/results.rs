@@ -151,15 +151,23 @@ pub fn versions() -> BTreeMap<String, String> {
     versions.insert("ratchet".into(), commit.trim().to_owned());
     versions.insert("librdkafka".into(), rdkafka::util::get_rdkafka_version().1);
     versions.insert("Apache Kafka".into(), crate::kafka::version().to_owned());
-    let pom = include_str!("../peers/kafka-streams/pom.xml");
-    let streams = between(pom, "<kafka.version>", "<");
-    versions.insert("Kafka Streams".into(), streams);
+    versions.insert("Kafka Streams".into(), peer_version("kafka"));
     let quix = include_str!("../peers/quix/requirements.txt").split_whitespace();
     let quix = quix.filter_map(|word| word.strip_prefix("quixstreams==")).next().unwrap_or_default();
     versions.insert("Quix Streams".into(), quix.to_owned());
     let java = said(Command::new("java").arg("-version"));
     versions.insert("Java".into(), java.split('"').nth(1).unwrap_or_default().to_owned());
     versions
+}
+
+/// The version of a library of the Kafka Streams contender.
+pub fn peer_version(library: &str) -> String {
+    between(include_str!("../peers/kafka-streams/pom.xml"), &format!("<{library}.version>"), "<")
+}
+
+/// The version of a crate that this program is built with.
+pub fn crate_version(name: &str) -> String {
+    between(include_str!("../../Cargo.lock"), &format!("name = \"{name}\"\nversion = \""), "\"")
 }
 
 /// The text between the first `start` and the next `end`.

@@ -22,6 +22,8 @@ pub enum Work {
     Envelopes,
     /// Like `Ids`, after many other ids.
     Large,
+    /// The same change events in Avro, by a column and their position in the log.
+    Avro,
 }
 
 impl fmt::Display for Work {
@@ -32,6 +34,7 @@ impl fmt::Display for Work {
             Work::Versions => "versions",
             Work::Envelopes => "envelopes",
             Work::Large => "large",
+            Work::Avro => "avro",
         })
     }
 }

@@ -13,7 +13,8 @@ use crate::measure::Sample;
 use crate::part::Part;
 use crate::stats::Spread;
 
-pub use turns::{Turn, ratios_of, turn, write};
+pub use pages::{figures, ratios};
+pub use turns::{Turn, ratios_of, rounds, turn, write};
 
 /// (a)
 pub const IDS: Part = Part {

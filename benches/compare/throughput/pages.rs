@@ -47,7 +47,8 @@ pub fn sections(results: &Results) -> Outcome<Vec<Section>> {
     Ok(vec![section])
 }
 
-fn figures(data: &Data) -> Table {
+/// A row for each contender.
+pub fn figures(data: &Data) -> Table {
     let mut table = Table::default();
     table.head.push("contender".to_owned());
     table.head.extend(COLUMNS.iter().map(|(head, _, _)| (*head).to_owned()));
@@ -73,7 +74,8 @@ fn figures(data: &Data) -> Table {
     table
 }
 
-fn ratios(data: &Data) -> Option<Table> {
+/// ratchet by each of the others; `None` if there is none.
+pub fn ratios(data: &Data) -> Option<Table> {
     let mut table = Table { head: ["", "records/s", "CPU a record"].map(str::to_owned).to_vec(), rows: vec![] };
     let others =
         |of: Contender| Contender::ALL.into_iter().filter(move |other| *other != of).map(move |other| (of, other));

@@ -36,16 +36,24 @@ pub fn envelopes(bench: &Bench) -> Outcome<Findings> {
 
 fn run(bench: &Bench, work: Work, records: u64) -> Outcome<Findings> {
     let records = bench.scaled(records);
+    let (data, failures) = rounds(bench, work, records, &bench.contenders)?;
+    let mut findings = Findings::new(&data)?.setting("records", records).setting("rounds", bench.rounds);
+    findings.failures = failures;
+    Ok(findings)
+}
+
+/// These contenders' turns at so many records, in each round; and failures, after which the rest continued.
+pub fn rounds(bench: &Bench, work: Work, records: u64, contenders: &[Contender]) -> Outcome<(Data, Vec<String>)> {
     let mut inputs = vec![write(bench, work, &format!("in-{work}"), records, &[])?];
-    if bench.has(Contender::Quix) {
+    if contenders.contains(&Contender::Quix) {
         inputs.push(write(bench, work, &format!("in-{work}-few"), (records / QUIX_PART).max(1), &[])?);
     }
     warm::broker(bench, &inputs[0].topic, records)?;
     let input_of = |contender: Contender| &inputs[usize::from(contender == Contender::Quix)];
     let mut data = Data::default();
-    data.records.extend(bench.contenders.iter().map(|contender| (*contender, input_of(*contender).records)));
+    data.records.extend(contenders.iter().map(|contender| (*contender, input_of(*contender).records)));
     let mut failures: Vec<(Contender, String)> = Vec::new();
-    let mut order = bench.contenders.clone();
+    let mut order = contenders.to_vec();
     for number in 1..=bench.rounds {
         let left: Vec<Contender> = order.iter().copied().filter(|who| failed(&failures, *who) < FAILURES_MAX).collect();
         data.rounds.push(round(bench, (work, number), &left, input_of, &mut failures));
@@ -55,9 +63,7 @@ fn run(bench: &Bench, work: Work, records: u64) -> Outcome<Findings> {
         data.numbers = numbers(bench, records, &mut failures)?;
     }
     bench.broker.delete_others(|_| false)?;
-    let mut findings = Findings::new(&data)?.setting("records", records).setting("rounds", bench.rounds);
-    findings.failures = failures.into_iter().map(|(_, words)| words).collect();
-    Ok(findings)
+    Ok((data, failures.into_iter().map(|(_, words)| words).collect()))
 }
 
 /// Ratchet and the floor with numbers that rise for ids, in turns.
