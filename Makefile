@@ -67,7 +67,9 @@ export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
 endif
 BENCH = $(CARGO) bench --profile release --locked
 STEP := scripts/step.sh
-COMPARE = $(CARGO) build $(BUILD) --bin ratchet && $(CARGO) run $(BUILD) --quiet --package compare --
+# Both at once, since each alone has other features of what RocksDB is built with. These are those of the tests' RocksDB.
+COMPARE = $(CARGO) build $(BUILD) --package ratchet --package compare --bin ratchet --bin compare && \
+	$${CARGO_TARGET_DIR:-target}/release/compare
 
 ##@ Start here
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::hint::black_box;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,7 +142,7 @@ pub fn measured_for(bench: &Bench) -> Duration {
 
 /// Measures all ways in each round.
 pub fn run(bench: &Bench) -> Outcome<Data> {
-    let mut ways = Ways::new(bench)?;
+    let mut ways = Ways::new(&bench.folder)?;
     ways.check()?;
     let mut data = Data::default();
     for (form, pairs) in &ways.records {
@@ -178,11 +179,12 @@ struct Ways {
 }
 
 impl Ways {
-    fn new(bench: &Bench) -> Outcome<Ways> {
+    /// All of them; `folder` has the schemas for as long as this takes.
+    fn new(folder: &Path) -> Outcome<Ways> {
         let (key, value) = (envelope::KEY_SCHEMA, envelope::VALUE_SCHEMA);
         let protobuf = [Schema::of(key, PROTOBUF_KEY_ID)?, Schema::of(value, PROTOBUF_VALUE_ID)?];
         let records = records(&protobuf)?;
-        let dir = bench.folder.join("schemas");
+        let dir = folder.join("schemas");
         write_schemas(&dir)?;
         for (id, schema) in [PROTOBUF_KEY_ID, PROTOBUF_VALUE_ID].into_iter().zip(&protobuf) {
             fs::write(dir.join(format!("{id}.proto")), &schema.text)?;
@@ -324,4 +326,22 @@ fn thread_time() -> Duration {
     // SAFETY: the call fills in the struct.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: what is measured is the same in each format, and every way reads it.
+
+    use super::*;
+
+    #[test]
+    fn every_way_reads_the_same_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ways = Ways::new(folder.path()).unwrap();
+        ways.check().unwrap();
+        for way in Way::ALL {
+            assert_eq!(ways.records[&way.form()].len(), RECORDS);
+            ways.pass(way).unwrap();
+        }
+    }
 }
