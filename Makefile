@@ -67,7 +67,7 @@ export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
 endif
 BENCH = $(CARGO) bench --profile release --locked
 STEP := scripts/step.sh
-# Both at once, since each alone has other features of what RocksDB is built with. These are those of the tests' RocksDB.
+# Both at once: each alone has other features of what RocksDB is built with. Together they have those of the tests.
 COMPARE = $(CARGO) build $(BUILD) --package ratchet --package compare --bin ratchet --bin compare && \
 	$${CARGO_TARGET_DIR:-target}/release/compare
 

@@ -1,6 +1,6 @@
 //! Formats with schemas: change events of Debezium in Avro and in Protobuf, beside the same in JSON.
 //!
-//! [`reading`] measures reading alone, without Kafka, [`turns`](crate::throughput) the whole job in Avro; [`envelope`] and
+//! [`reading`] measures reading alone, without Kafka, [`throughput`] the whole job in Avro; [`envelope`] and
 //! [`protobuf`] make the records, and [`page`] shows the figures.
 
 pub mod envelope;

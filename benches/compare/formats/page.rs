@@ -36,16 +36,18 @@ pub fn sections(results: &Results) -> Outcome<Vec<Section>> {
 fn reading_text() -> Vec<String> {
     let [apache, fast, prost] = ["apache-avro", "serde_avro_fast", "prost-reflect"].map(crate_version);
     vec![
-        "CPU time to read one record, without Kafka: the change events of part envelopes, the same in each format, behind \
-         Confluent's prefix where there is a schema. ratchet's reader as in a run, with schemas from files: by a topology \
-         that names `value.after.order_id` and `value.source.lsn`, and by the preset, which reads more and compares \
-         contents. It counts only if identities and versions are the same from every format."
+        "CPU time to read one record, without Kafka: the change events of part envelopes, the same ones in each \
+         format, with Confluent's prefix where there is a schema. ratchet reads as in a run, with schemas from files: \
+         once by a topology that names `value.after.order_id` and `value.source.lsn`, once by the preset, which reads \
+         more and compares contents. The figures count only if identities and versions are the same from every \
+         format."
             .to_owned(),
         format!(
-            "Beside it, decoding all of the value, the schema parsed before, the prefix taken off, and nothing looked up in \
-             the result: apache-avro {apache}; serde_avro_fast {fast}, the fastest crate for Avro that was found, into a \
-             tree, as one has to whose schemas are not known before records come, and into a struct that was compiled for \
-             this very schema; prost-reflect {prost}. One thread; the way that is first changes from round to round."
+            "Beside it, decoders of the whole value: the schema is parsed before, the prefix is cut off, and nothing \
+             is looked up in the result. apache-avro {apache}; serde_avro_fast {fast}, the fastest crate for Avro \
+             that was found: into a tree, for schemas that are not known when a program is compiled, and into a \
+             struct for this one schema; prost-reflect {prost}. One thread; the way that is first changes from round \
+             to round."
         ),
     ]
 }
@@ -53,10 +55,11 @@ fn reading_text() -> Vec<String> {
 fn job_text() -> String {
     let avro = crate::results::peer_version("avro");
     format!(
-        "The change events of part envelopes in Avro, by `value.after.order_id` and `value.source.lsn`. kafka-streams \
-         decodes by Apache Avro's GenericDatumReader for Java ({avro}) behind the prefix, with the writer's schema given and \
-         a reader's schema of these two fields, and with its fast reader: the fastest of the ways that were tried. It asks \
-         no registry and keeps its state by the id, in 8 bytes; ratchet finds schemas by their ids, in a folder."
+        "The change events of part envelopes in Avro, by `value.after.order_id` and `value.source.lsn`. ratchet finds \
+         schemas by their ids, in a folder. kafka-streams decodes with Apache Avro's GenericDatumReader for Java \
+         ({avro}) in the fastest of the [ways that were \
+         tried](../benches/peers/README.md#how-kafka-streams-was-tuned): with its fast reader, and a reader's schema \
+         of these two fields; the writer's schema is given, so that it asks no registry."
     )
 }
 
