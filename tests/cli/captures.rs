@@ -109,7 +109,7 @@ fn places_and_keys_of_a_capture_are_checked_without_a_cluster() {
     let room = Room::new();
     for (words, said) in [
         ("--from yesterday", "2026-11-30T08:00:00Z"),
-        ("--to 1.5", "so many before the end"),
+        ("--to 1.5", "a number of offsets before"),
         ("--key a --key-base64 YQ==", "cannot be used with"),
         ("--key-base64 a", "--key-base64"),
         ("--limit 0", "--limit"),

@@ -47,12 +47,12 @@ Examples:
   ratchet capture payments --set kafka.bootstrap.servers=localhost:9092 \\
     --partition 3 --from -2h --out captured.jsonl.zst
 
-  # what has become of one order?
+  # the records of one order
   ratchet capture payments --config config/ratchet.yaml --key order-7 |
     jq '.payload | fromjson'
 
-A place for `--from` and `--to` is an offset (1200), so many offsets before the
-end (-1000), a time (2026-11-30T08:00:00Z), how long ago (-10m, -2d),
+A place for `--from` and `--to` is an offset (1200), a number of offsets before
+the end (-1000), a time (2026-11-30T08:00:00Z), a time before now (-10m, -2d),
 `earliest` or `latest`.
 Exit codes: 0 captured, 1 it failed, 2 the input is wrong.";
 
@@ -211,7 +211,7 @@ enum End {
 /// A capture in progress.
 struct Capture {
     output: Output,
-    /// Lines that are not written yet.
+    /// Lines to write.
     lines: Vec<u8>,
     /// How many records were captured.
     written: u64,
@@ -293,7 +293,7 @@ fn named(all: &[String]) -> String {
     format!("{}{more}", all[..all.len().min(NAMED_MAX)].join(", "))
 }
 
-/// The wall clock, in milliseconds since the epoch, for places that are so long ago.
+/// The wall clock, in milliseconds since the epoch, for places that are times before now.
 #[expect(clippy::disallowed_methods, reason = "the command line is the edge at which the real clock is read")]
 fn wall_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

@@ -1,8 +1,8 @@
-//! Where captured records go: to standard output, or to a file that has its name only once it is whole.
+//! The output of a capture: standard output, or a file that gets its name only once it is complete.
 //!
-//! Until then it is called `NAME.partial`. What is there already is never overwritten.
+//! Until then the file is called `NAME.partial`. An existing file is never overwritten.
 //!
-//! **Failure**: a file that cannot be written to, with its name; what it holds by then stays.
+//! **Failure**: a file that cannot be written to, with its name; its contents up to then stay.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Stdout, Write};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::capture::Packer;
 use crate::cli::Failure;
 
-/// Where records go.
+/// The output of a capture.
 pub enum Output {
     /// To standard output.
     Stdout(BufWriter<Stdout>),
@@ -22,7 +22,7 @@ pub enum Output {
 /// A file that is being written.
 pub struct Whole {
     name: PathBuf,
-    /// What it is called until it is whole; its name itself if that is no ordinary file, such as a pipe.
+    /// The file's name until it is complete; the final name if that is not an ordinary file, such as a pipe.
     written: PathBuf,
     packer: Packer<BufWriter<File>>,
 }
@@ -62,7 +62,7 @@ impl Output {
         }
     }
 
-    /// Completes it, and gives the file its name.
+    /// Completes the output, and gives the file its name.
     pub fn finish(self) -> Result<(), Failure> {
         match self {
             Self::Stdout(mut out) => out.flush().map_err(|error| Failure::output(&error)),
@@ -78,7 +78,7 @@ impl Output {
         }
     }
 
-    /// Leaves what is there under the name of what is not complete. Returns that name.
+    /// Keeps an incomplete file under its temporary name. Returns that name.
     pub fn abandon(self) -> Option<PathBuf> {
         match self {
             Self::Stdout(mut out) => {
@@ -101,7 +101,7 @@ fn partial_of(name: &Path) -> PathBuf {
     partial.into()
 }
 
-/// What was captured once may not be in the topic any more.
+/// The topic may no longer have the records of an earlier capture.
 fn refuse_existing(name: &Path) -> Result<(), Failure> {
     match name.symlink_metadata() {
         Ok(_) => Err(Failure::input(format!("{} exists", name.display()), "remove it, or name another file")),

@@ -1,4 +1,4 @@
-//! Where in a topic a capture begins and ends, as it is written.
+//! The places of a topic at which a capture begins and ends, as people write them.
 
 use std::str::FromStr;
 
@@ -17,11 +17,11 @@ pub enum At {
     Latest,
     /// This offset.
     Offset(i64),
-    /// So many offsets before the end.
+    /// This number of offsets before the end.
     BeforeEnd(i64),
     /// The first record with this timestamp or a later one, in milliseconds since the epoch.
     Time(i64),
-    /// The same, so many milliseconds ago.
+    /// The first record with a timestamp of this many milliseconds ago, or a later one.
     Ago(i64),
 }
 
@@ -40,8 +40,8 @@ impl FromStr for At {
             },
         };
         known.ok_or_else(|| {
-            "write an offset (`1200`), so many before the end (`-1000`), a time (`2026-11-30T08:00:00Z`), how long ago \
-             (`-10m`, `-2d`), `earliest` or `latest`"
+            "write an offset (`1200`), a number of offsets before the end (`-1000`), a time (`2026-11-30T08:00:00Z`), a time \
+             before now (`-10m`, `-2d`), `earliest` or `latest`"
                 .to_owned()
         })
     }
@@ -68,8 +68,8 @@ impl At {
         }
     }
 
-    /// The offset in a partition with these bounds, and within them; `found` is what the time was found to be, the end if
-    /// no record is that late.
+    /// The offset in a partition, within these bounds. `found` is the offset of a time; without a record that late, it is the
+    /// end.
     pub fn offset(self, (start, end): (i64, i64), found: Option<i64>) -> i64 {
         let at = match self {
             Self::Earliest => start,

@@ -1,8 +1,8 @@
 //! `ratchet replay --into`: puts records back into a topic, as they were: key, value, headers, timestamp, and the partition.
 //!
-//! Files are read through once before anything is written, so that what cannot be put back is found in time; standard
-//! input cannot be. Nothing is written to a topic that one of the records comes from, unless that is forced: its readers
-//! would get them again.
+//! All files are read once before anything is written, so that a record that cannot be put back is found in time; standard
+//! input cannot be read twice. Nothing is written to a topic that one of the records comes from, unless `--force` is given:
+//! the topic's readers would get the record again.
 //!
 //! **Failure**: what was written before an error stays, and its count is in the message. Records are not written in a
 //! transaction.
@@ -150,13 +150,13 @@ impl Target {
         Ok(captured.partition)
     }
 
-    /// Waits until all records are written, and says how many they are; `ended` is how the replay has ended.
+    /// Waits until all records are written, and reports their number. `ended` is the result of the replay.
     pub fn end(mut self, ended: Result<(), Failure>) -> Result<(), Failure> {
         let settled = self.appender.settle().map_err(|error| failed(&error));
         let written = self.appender.written();
         let (topic, records) = (&self.topic, counted(written, "record"));
         let ended = ended.and(settled);
-        // What was refused before anything was written needs no count.
+        // A refusal before the first record was written needs no count.
         if ended.is_ok() || written > 0 {
             let at_least = if ended.is_ok() { "" } else { "at least " };
             say(format_args!("{topic}: {at_least}{records} {} written\n", agreeing(written, "was", "were")));
@@ -170,7 +170,7 @@ impl Target {
     }
 }
 
-/// What is known of a topic that is written to.
+/// The facts about a topic to write to.
 struct Description {
     partition_count: i32,
     /// Whether its brokers stamp records.
@@ -179,7 +179,7 @@ struct Description {
     batch_bytes_max: Option<i64>,
 }
 
-/// Describes the topic; without the right to see its settings, only how many partitions it has is known.
+/// Describes the topic; without the right to see its settings, only its number of partitions is known.
 fn describe(config: &Config, kafka: &Kafka, topic: &str) -> Result<Description, Failure> {
     let brief =
         |TopicOutline { partition_count, .. }| Description { partition_count, stamps: false, batch_bytes_max: None };

@@ -17,7 +17,7 @@ use crate::cluster::{Error, ErrorKind, Message, Ticket};
 const GRACE: Duration = Duration::from_secs(2);
 /// How long one check for the report waits.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
-/// How much an [`Appender`] holds that is not written yet.
+/// How many bytes an [`Appender`] holds before they are written.
 const QUEUED_KBYTES_MAX: &str = "65536";
 /// The largest batch that an [`Appender`] makes of several records: below what brokers take by default.
 const BATCH_BYTES: i64 = 1_000_000;
@@ -130,7 +130,7 @@ impl Appender {
         self.written
     }
 
-    /// Takes the reports that have come.
+    /// Takes the reports that have arrived.
     fn hear(&mut self) -> Result<(), Error> {
         let delivered = self.reports.take_delivered();
         self.written += delivered.len() as u64;

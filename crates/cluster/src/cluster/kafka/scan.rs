@@ -1,4 +1,4 @@
-//! Reads partitions of a topic from offsets to offsets, outside of any group: nothing is committed, and nobody's work is
+//! Reads ranges of offsets of a topic's partitions, outside of any group: nothing is committed, and no consumer is
 //! disturbed.
 //!
 //! Several partitions are read side by side, by one client. An end is an offset, not a record: markers, compacted gaps and
@@ -33,9 +33,9 @@ const QUERY_PAUSE: Duration = Duration::from_millis(100);
 /// Which records are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// Those of committed transactions, and of none.
+    /// Records of committed transactions, and records outside of transactions.
     Committed,
-    /// All.
+    /// All records.
     Uncommitted,
 }
 
@@ -44,14 +44,14 @@ pub struct Scanner {
     client: Arc<Client>,
 }
 
-/// What is read of a partition.
+/// A range of a partition's offsets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The partition.
     pub partition: TopicPartition,
     /// The first offset.
     pub from: i64,
-    /// The offset that is not read any more.
+    /// The offset after the last one.
     pub to: i64,
 }
 
@@ -66,7 +66,7 @@ pub struct Scan {
     progress_at: Instant,
     /// The last error that was retried.
     last_error: Option<Error>,
-    /// Whose turn it is to be waited for.
+    /// The partition to wait for next.
     turn: usize,
 }
 
@@ -93,8 +93,7 @@ impl Scanner {
         Ok(Self { client })
     }
 
-    /// A partition's first offset and its end: where committed records are read, the end of what is certain to be committed
-    /// or aborted.
+    /// A partition's first offset and its end. If only committed records are read, the end is the last stable offset.
     pub fn bounds(&self, partition: &TopicPartition) -> Result<(i64, i64), Error> {
         persist(|| watermarks(&self.client, partition, RESPONSE_MAX))
     }
@@ -117,7 +116,7 @@ impl Scanner {
         Ok(partitions.iter().map(|wanted| of(wanted).map(|found| found.offset()).filter(|at| *at >= 0)).collect())
     }
 
-    /// Starts to read these.
+    /// Starts to read these ranges.
     pub fn scan(&self, spans: Vec<Span>) -> Scan {
         Scan {
             client: Arc::clone(&self.client),
@@ -170,7 +169,7 @@ impl Scan {
         self.done + self.reading.iter().map(of).sum::<u64>()
     }
 
-    /// What is not read yet.
+    /// The ranges that are left to read.
     pub fn unread(&self) -> impl Iterator<Item = Span> {
         let rest = |reading: &Reading| Span { from: reading.position(), ..reading.span.clone() };
         self.reading.iter().map(rest).chain(self.waiting.iter().cloned())
