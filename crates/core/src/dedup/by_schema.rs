@@ -12,11 +12,13 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::extracted::Extracted;
 use super::json::{Malformed, Scanner};
 use super::logical::Shape;
+use super::rules::ADDED_PREFIX;
 use super::steps::{Found, PathIndex, Steps};
 use super::vocabulary::Format;
 use super::{avro, protobuf};
 use crate::record::Headers;
 use crate::schemas::framing;
+use crate::schemas::protobuf::Known;
 use crate::schemas::which::which;
 use crate::schemas::{
     Framed, Id, Language, LookUp, Schemas as _, Sources, Unclear, Undecodable, Unframed, Which, Written,
@@ -60,6 +62,8 @@ pub(super) struct BySchema {
     is_key: bool,
     sources: Sources,
     steps: Steps,
+    /// The steps for schemas without a field of a flattened document, if these make a difference.
+    unflattened: Option<Steps>,
     /// The node of each wanted place.
     places: Vec<usize>,
     depth_max: usize,
@@ -97,6 +101,7 @@ impl BySchema {
             is_key,
             sources,
             steps,
+            unflattened: None,
             places,
             depth_max,
             plans: Plans::default(),
@@ -106,6 +111,11 @@ impl BySchema {
             last: Last::Json(0..0),
             language: None,
         }
+    }
+
+    /// The same, with the whole document wanted only if it may be a flattened one: writing all of it is most of the work.
+    pub fn whole_only_if_flattened(self) -> Self {
+        Self { unflattened: Some(self.steps.without_root()), ..self }
     }
 
     /// Reads a document: checks it, and notes the values in the wanted places. After an error they are not valid.
@@ -228,7 +238,9 @@ impl BySchema {
         let number = match self.plans.of_message(framed.id, message) {
             Some(number) => self.plans.take(number),
             None => {
-                let plan = protobuf::Plan::new(&schema, message, &self.steps, self.depth_max);
+                let declared = &schema.graph().messages[message];
+                let fields = (declared.known == Known::None).then(|| declared.fields.iter().map(|field| &*field.name));
+                let plan = protobuf::Plan::new(&schema, message, self.steps_for(fields), self.depth_max);
                 self.plans.add(framed.id, Some((schema, message)), Ok(Plan::Protobuf(plan)))
             }
         };
@@ -247,8 +259,37 @@ impl BySchema {
             let is = written.language.as_str();
             return Err(Unread::NoSchema(format!("{id} is one of {is}, not of {}", wanted.as_str())));
         }
-        let parsed = Parsed::of(&written, &self.steps, self.depth_max);
+        let parsed = self.parsed(&written);
         Ok(parsed.unwrap_or_else(|why| Parsed::Other(Box::new(Err(format!("{id} cannot be used: {why}"))))))
+    }
+
+    fn parsed(&self, written: &Written) -> Result<Parsed, String> {
+        Ok(match written.language {
+            Language::Avro => {
+                let references: Vec<&str> = written.references.iter().map(|(_, text)| text.as_str()).collect();
+                let schema =
+                    avro_schema::Schema::parse(&written.text, &references).map_err(|error| error.to_string())?;
+                let fields = match schema.kind(schema.root()) {
+                    avro_schema::Kind::Record(record) => Some(record.fields.iter().map(|field| &*field.name)),
+                    _ => None,
+                };
+                let plan = avro::Plan::new(&schema, self.steps_for(fields), self.depth_max);
+                Parsed::Other(Box::new(Ok(Plan::Avro(plan))))
+            }
+            Language::Protobuf => {
+                let references: Vec<(&str, &str)> =
+                    written.references.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+                let schema = protobuf_schema::Schema::parse(&written.text, &references);
+                Parsed::Protobuf(schema.map_err(|error| error.to_string())?)
+            }
+            Language::JsonSchema => Parsed::Other(Box::new(Ok(Plan::Json))),
+        })
+    }
+
+    /// The steps for documents with these fields; `None` if the schema does not say which fields they have.
+    fn steps_for<'f>(&self, fields: Option<impl Iterator<Item = &'f str>>) -> &Steps {
+        let may_be_flattened = fields.is_none_or(|mut fields| fields.any(|name| name.starts_with(ADDED_PREFIX)));
+        self.unflattened.as_ref().filter(|_| !may_be_flattened).unwrap_or(&self.steps)
     }
 }
 
@@ -266,26 +307,6 @@ enum Parsed {
     Protobuf(protobuf_schema::Schema),
     /// Any other schema, with the plan for all of its records.
     Other(Box<Result<Plan, String>>),
-}
-
-impl Parsed {
-    fn of(written: &Written, steps: &Steps, depth_max: usize) -> Result<Self, String> {
-        Ok(match written.language {
-            Language::Avro => {
-                let references: Vec<&str> = written.references.iter().map(|(_, text)| text.as_str()).collect();
-                let schema =
-                    avro_schema::Schema::parse(&written.text, &references).map_err(|error| error.to_string())?;
-                Self::Other(Box::new(Ok(Plan::Avro(avro::Plan::new(&schema, steps, depth_max)))))
-            }
-            Language::Protobuf => {
-                let references: Vec<(&str, &str)> =
-                    written.references.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-                let schema = protobuf_schema::Schema::parse(&written.text, &references);
-                Self::Protobuf(schema.map_err(|error| error.to_string())?)
-            }
-            Language::JsonSchema => Self::Other(Box::new(Ok(Plan::Json))),
-        })
-    }
 }
 
 /// How to read the records of one schema.

@@ -8,6 +8,36 @@ use super::vocabulary::Format;
 use crate::record::Headers;
 use crate::schemas::Sources;
 
+/// The paths to the wanted places of keys or of values.
+#[derive(Debug, Default)]
+pub(super) struct Paths<'r> {
+    /// The steps of each path.
+    all: Vec<&'r [String]>,
+    /// The number of paths to the whole document, and how many of them are of use only in a flattened one, which has
+    /// fields that begin with [`crate::dedup::rules::ADDED_PREFIX`].
+    whole: usize,
+    whole_if_flattened: usize,
+}
+
+impl<'r> Paths<'r> {
+    /// Adds a path, and returns its place. `is_flattened`: whether it is of use only if the value there is flattened.
+    pub fn add(&mut self, steps: &'r [String], is_flattened: bool) -> PathIndex {
+        self.whole += usize::from(steps.is_empty());
+        self.whole_if_flattened += usize::from(steps.is_empty() && is_flattened);
+        self.all.push(steps);
+        PathIndex(self.all.len() - 1)
+    }
+
+    /// Whether no place is wanted.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    fn is_whole_only_if_flattened(&self) -> bool {
+        self.whole > 0 && self.whole == self.whole_if_flattened
+    }
+}
+
 /// Reads the wanted places of one document after the other. Their values are ranges of JSON: of the document itself, or
 /// of JSON extracted from it.
 #[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and there are two of these in a reader")]
@@ -21,11 +51,13 @@ pub(super) enum Document {
 
 impl Document {
     /// A reader of keys or values of this format. [`PathIndex`] i is the place of path i.
-    pub fn new(format: Format, is_key: bool, paths: &[&[String]], limits: JsonLimits, sources: &Sources) -> Self {
-        match format.has_schemas() {
-            true => Self::BySchema(Box::new(BySchema::new(format, is_key, paths, limits, sources.clone()))),
-            false => Self::Json(Scanner::new(paths, limits.depth_max, format == Format::ConnectJson)),
+    pub fn new(format: Format, is_key: bool, paths: &Paths<'_>, limits: JsonLimits, sources: &Sources) -> Self {
+        if !format.has_schemas() {
+            return Self::Json(Scanner::new(&paths.all, limits.depth_max, format == Format::ConnectJson));
         }
+        let document = BySchema::new(format, is_key, &paths.all, limits, sources.clone());
+        let document = if paths.is_whole_only_if_flattened() { document.whole_only_if_flattened() } else { document };
+        Self::BySchema(Box::new(document))
     }
 
     /// Reads a document: checks it, and notes the values in the wanted places. After an error they are not valid.

@@ -85,6 +85,13 @@ impl Steps {
         (steps, places)
     }
 
+    /// The same tree with the same nodes, in which the document itself is not wanted.
+    pub fn without_root(&self) -> Self {
+        let mut steps = self.clone();
+        steps.nodes[ROOT].is_place = false;
+        steps
+    }
+
     /// The number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()

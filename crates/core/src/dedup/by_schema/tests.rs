@@ -20,6 +20,8 @@ const PROTOBUF: &str = r#"
     package shop;
     message Order { int64 id = 1; optional string note = 2; message Line { string sku = 1; } }
     message Refund { int64 id = 1; }"#;
+const FLATTENED: &str = r#"{"type": "record", "name": "Order", "fields": [
+    {"name": "id", "type": "long"}, {"name": "__op", "type": "string"}]}"#;
 
 /// Has the schemas below; any other is pending, except [`ABSENT`].
 #[derive(Debug)]
@@ -34,6 +36,8 @@ impl Schemas for Registry {
             Id::Number(2) => (Language::Protobuf, PROTOBUF),
             Id::Number(3) => (Language::JsonSchema, "{}"),
             Id::Number(4) => (Language::Avro, r#"{"type": "record"}"#),
+            Id::Number(5) => (Language::Avro, FLATTENED),
+            Id::Number(6) => (Language::Protobuf, "message Order { optional int64 id = 1; optional string __op = 2; }"),
             ABSENT => return LookUp::Absent(format!("{id} does not exist")),
             _ => return LookUp::Pending,
         };
@@ -239,4 +243,38 @@ fn fingerprints_are_the_same_whatever_the_format_is() {
     let json = br#"{"note": "hi", "id": 7, "at": 1000000, "price": 12.5}"#;
     assert_eq!(digest(Format::Avro, &avro()), digest(Format::Json, json));
     assert_eq!(digest(Format::JsonSchema, &framed(3, json)), digest(Format::Json, json));
+}
+
+/// As in presets for change data capture, whose connectors may flatten records.
+#[test]
+fn whole_documents_are_written_for_flattened_contents_only_if_they_may_be_flattened() {
+    let path = |text: &str| Path::parse(text).unwrap();
+    let flattened = ContentsPart::Flattened(path("value"));
+    let parts = vec![ContentsPart::FirstOf(vec![flattened.clone(), ContentsPart::Written(path("value.id"))])];
+    let rules_of = |format, parts: &[ContentsPart]| {
+        let mut rules = Rules::new(Identity::of_paths([path("value.id")]), None);
+        (rules.value_format, rules.contents) = (format, Some(Contents { parts: parts.to_vec() }));
+        Arc::new(rules)
+    };
+    let read = |format, parts: &[ContentsPart], value: &[u8]| {
+        let (mut reader, mut arena) = (Reader::with_schemas(rules_of(format, parts), &sources()), Vec::new());
+        let digest = reader.read(&record(value), &mut arena).rows()[0].contents.expect("contents are compared");
+        (digest, reader.value.expect("places of the value are wanted").json(value).to_vec())
+    };
+    let json = |text: &str| read(Format::Json, &parts, text.as_bytes()).0;
+    assert_eq!(read(Format::Avro, &parts, &avro()), (json(r#"{"id": 7, "note": "hi"}"#), b"7".to_vec()));
+    let protobuf = framed(2, &[0, 8, 7, 18, 2, b'h', b'i']);
+    assert_eq!(read(Format::Protobuf, &parts, &protobuf), (json(r#"{"id": 7, "note": "hi"}"#), b"7".to_vec()));
+    let text = r#"{"id":7,"__op":"u"}"#;
+    for (format, value) in
+        [(Format::Avro, framed(5, &[14, 2, b'u'])), (Format::Protobuf, framed(6, &[0, 8, 7, 18, 1, b'u']))]
+    {
+        let (digest, written) = read(format, &parts, &value);
+        assert!(digest == json(text) && written.starts_with(text.as_bytes()), "{format}");
+    }
+    // The same document may be wanted for another reason.
+    let both = [parts[0].clone(), ContentsPart::Fingerprint { of: path("value"), except: Vec::new() }];
+    let (digest, written) = read(Format::Protobuf, &both, &protobuf);
+    assert!(written.starts_with(br#"{"id":7,"note":"hi"}"#));
+    assert_eq!(digest, read(Format::Json, &both, br#"{"note": "hi", "id": 7}"#).0);
 }

@@ -2,7 +2,7 @@
 //! compared with what.
 
 use crate::dedup::by_schema::JsonLimits;
-use crate::dedup::document::Document;
+use crate::dedup::document::{Document, Paths};
 use crate::dedup::number;
 use crate::dedup::path::{Path, Scalar, Source};
 use crate::dedup::rules::{Kinds, Rules, VersionPart};
@@ -123,15 +123,15 @@ pub(super) fn compile(rules: &Rules, sources: &Sources) -> Compiled {
 pub(super) struct Compiler<'r> {
     rules: &'r Rules,
     sources: &'r Sources,
-    key: Vec<&'r [String]>,
-    value: Vec<&'r [String]>,
+    key: Paths<'r>,
+    value: Paths<'r>,
     /// Whether whole documents are walked, recursively.
     deep: bool,
 }
 
 impl<'r> Compiler<'r> {
     pub(super) fn new(rules: &'r Rules, sources: &'r Sources) -> Self {
-        Self { rules, sources, key: Vec::new(), value: Vec::new(), deep: false }
+        Self { rules, sources, key: Paths::default(), value: Paths::default(), deep: false }
     }
 
     /// The readers of keys and values, for all places that were asked for.
@@ -139,7 +139,7 @@ impl<'r> Compiler<'r> {
         (self.document_of(&self.key, true), self.document_of(&self.value, false))
     }
 
-    fn document_of(&self, paths: &[&[String]], is_key: bool) -> Option<Document> {
+    fn document_of(&self, paths: &Paths<'_>, is_key: bool) -> Option<Document> {
         let format = if is_key { self.rules.key_format } else { self.rules.value_format };
         let depth_max = self.rules.limits.json_depth_max;
         let depth_max = if self.deep { depth_max.min(DEPTH_MAX) } else { depth_max };
@@ -151,29 +151,34 @@ impl<'r> Compiler<'r> {
 
     /// Where a scalar is: a key or value without steps is its raw bytes.
     pub(super) fn spot(&mut self, path: &'r Path) -> Spot {
-        let target = if path.is_inside() { self.inside(path) } else { None };
+        let target = if path.is_inside() { self.inside(path, false) } else { None };
         Spot { target: target.unwrap_or_else(|| whole(&path.source)), path: path.clone() }
     }
 
     /// Where a document is: a key or value without steps is one, unless its format is bytes.
     pub(super) fn document(&mut self, path: &'r Path) -> Spot {
+        self.document_at(path, false)
+    }
+
+    /// The same for a document that is of use only if it is flattened.
+    pub(super) fn flattened(&mut self, path: &'r Path) -> Spot {
+        self.document_at(path, true)
+    }
+
+    fn document_at(&mut self, path: &'r Path, is_flattened: bool) -> Spot {
         self.deep = true;
         let format = match path.source {
             Source::Key => self.rules.key_format,
             _ => self.rules.value_format,
         };
-        let target = if path.is_inside() || format != Format::Bytes { self.inside(path) } else { None };
+        let target = if path.is_inside() || format != Format::Bytes { self.inside(path, is_flattened) } else { None };
         Spot { target: target.unwrap_or_else(|| whole(&path.source)), path: path.clone() }
     }
 
-    fn inside(&mut self, path: &'r Path) -> Option<Target> {
-        let add = |paths: &mut Vec<&'r [String]>| {
-            paths.push(&path.steps);
-            PathIndex(paths.len() - 1)
-        };
+    fn inside(&mut self, path: &'r Path, is_flattened: bool) -> Option<Target> {
         match path.source {
-            Source::Key => Some(Target::InKey(add(&mut self.key))),
-            Source::Value => Some(Target::InValue(add(&mut self.value))),
+            Source::Key => Some(Target::InKey(self.key.add(&path.steps, is_flattened))),
+            Source::Value => Some(Target::InValue(self.value.add(&path.steps, is_flattened))),
             _ => None,
         }
     }

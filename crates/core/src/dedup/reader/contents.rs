@@ -85,7 +85,7 @@ impl<'r> Compiler<'r> {
             }
             ContentsPart::Flattened(path) => {
                 let added = Box::new(Finder::new(format!("\"{ADDED_PREFIX}").as_bytes()).into_owned());
-                PartPlan::Flattened { of: self.document(path), added }
+                PartPlan::Flattened { of: self.flattened(path), added }
             }
             ContentsPart::FirstOf(parts) => {
                 PartPlan::FirstOf(parts.iter().map(|part| self.contents_part(part, numbers)).collect())

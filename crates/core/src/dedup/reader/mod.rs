@@ -98,7 +98,7 @@ pub struct Reader {
     plan: Plan,
     /// Readers of the key and the value; `None` if the rules name no place inside.
     key: Option<Document>,
-    value: Option<Document>,
+    pub(super) value: Option<Document>,
     identity: identity::Scratch,
     version: version::Scratch,
     contents: contents::Scratch,
