@@ -107,6 +107,11 @@ impl Renderer {
         })
     }
 
+    /// Whether it reads keys, and whether it reads values.
+    pub fn reads(&self) -> (bool, bool) {
+        self.fields.reads()
+    }
+
     /// Appends what `record` causes to `effects`: exactly one effect, without calls if its kind has no statements. `rows`
     /// is what was read of it, its ranges in `arena`.
     ///

@@ -13,6 +13,8 @@ use crate::dedup::{
 };
 use crate::format;
 use crate::record::Record;
+use crate::rendering::Renderer;
+use crate::rendering::work::WorkRenderer;
 use crate::sabotage::{self, Sabotage};
 use crate::schemas::Id;
 use crate::state::{self, KeyHash, Overlay, Store};
@@ -142,8 +144,13 @@ pub fn is_certainly_future<C: Cluster>(context: &Context, work: &Work<'_, C>, re
 impl Judge {
     /// Memory for records of the topology's rules.
     pub fn new(context: &Context) -> Self {
+        let (topology, schemas) = (&context.topology, &context.topology.schemas);
+        let (key, value) = match WorkRenderer::new(topology) {
+            Some(renderer) => renderer.reads(),
+            None => Renderer::new(topology).map_or((false, false), |renderer| renderer.reads()),
+        };
         Self {
-            reader: Reader::with_schemas(context.rules.clone(), &context.topology.schemas),
+            reader: Reader::with_schemas(context.rules.clone(), schemas).awaiting(key, value, schemas),
             arena: Vec::new(),
             readings: Vec::new(),
             bytes: Vec::new(),

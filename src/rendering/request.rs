@@ -132,6 +132,11 @@ impl Requester {
         })
     }
 
+    /// Whether it reads keys, and whether it reads values.
+    pub fn reads(&self) -> (bool, bool) {
+        self.fields.reads()
+    }
+
     /// The request that `record` makes. `rows` is what was read of it, its ranges in `arena`.
     ///
     /// # Errors

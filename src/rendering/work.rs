@@ -41,6 +41,14 @@ impl WorkRenderer {
         }
     }
 
+    /// Whether it reads keys, and whether it reads values.
+    pub fn reads(&self) -> (bool, bool) {
+        match self {
+            Self::Http(requester) => requester.reads(),
+            Self::Handler(_) => (false, true),
+        }
+    }
+
     /// What `record` asks for. `rows` is what was read of it, its ranges in `arena`.
     ///
     /// # Errors

@@ -21,6 +21,9 @@ use crate::yaml::Process;
 const INPUT: &str = "orders";
 const SCHEMA: &str = r#"{"type":"record","name":"Order","fields":[{"name":"id","type":"string"},
     {"name":"version","type":"long"}]}"#;
+const BY_VALUE: &str = "identity: value.id\nversion: {of: value.version, as: integer}\npartitioned_by_identity: true\n";
+/// Rules that read nothing in a value.
+const BY_KEY: &str = "identity: key\n";
 const TO_TOPIC: &str = "output: {topic: clean}\n";
 const TO_HANDLER: &str = "sink: {handler: {in_flight: 8, on_in_doubt: dead_letter, retry: {first: 10ms, max: 20ms}}}\n";
 const TO_SINK: &str = "sink: {postgres: {url: 'postgres://db/shop', table: {name: orders, key: [id]}}}\n";
@@ -52,11 +55,15 @@ impl Schemas for Told {
 
 /// A topology whose records are in Avro, and its schemas, of which number 1 is known.
 fn avro(site: &Site, destination: &str) -> (Topology, Arc<Told>) {
+    avro_with(site, BY_VALUE, destination)
+}
+
+/// The same with these rules.
+fn avro_with(site: &Site, rules: &str, destination: &str) -> (Topology, Arc<Told>) {
     let file = site.folder.path().join("shop.yaml");
     let text = format!(
-        "name: shop\ninput: {{topics: [{INPUT}], value_format: avro}}\nidentity: value.id\n\
-         version: {{of: value.version, as: integer}}\ndead_letter: {{topic: shop-dead}}\n\
-         partitioned_by_identity: true\n{destination}"
+        "name: shop\ninput: {{topics: [{INPUT}], value_format: avro}}\n{rules}\
+         dead_letter: {{topic: shop-dead}}\n{destination}"
     );
     std::fs::write(&file, text).unwrap();
     let mut topology = topology::load(&file, &Process).map_err(|mistakes| mistakes.render(false)).unwrap().topology;
@@ -106,6 +113,16 @@ fn forwarded(site: &Site, partition: i32) -> Vec<String> {
 fn committed(site: &Site, partition: i32) -> i64 {
     let found = site.cluster.committed("ratchet.shop", &[TopicPartition::new(INPUT, partition)], WAIT_MAX);
     found.unwrap()[0].as_ref().map_or(0, |committed| committed.offset)
+}
+
+/// The reasons in the dead letters.
+fn reasons_of_letters(site: &Site) -> Vec<String> {
+    let letters = site.cluster.read_all("shop-dead", 0).unwrap().into_iter();
+    let reasons = letters.map(|letter| {
+        let why = letter.headers.as_headers().last(b"__ratchet.errors.message").and_then(|header| header.value);
+        String::from_utf8(why.unwrap().to_vec()).unwrap()
+    });
+    reasons.collect()
 }
 
 /// Waits until the task waits before the record at this offset.
@@ -195,13 +212,9 @@ fn schema_that_does_not_exist_is_named_by_the_dead_letter() {
     await_condition("all to be judged", || committed(&site, 0) == 7);
     running.end().unwrap();
     assert_eq!(forwarded(&site, 0), ["a", "b", "b"]);
-    let letters = site.cluster.read_all("shop-dead", 0).unwrap();
-    assert_eq!(letters.len(), 3);
-    for letter in letters {
-        let why = letter.headers.as_headers().last(b"__ratchet.errors.message").and_then(|header| header.value);
-        let why = String::from_utf8(why.unwrap().to_vec()).unwrap();
-        assert!(why.contains("schema 2 is not in the registry"), "{why}");
-    }
+    let reasons = reasons_of_letters(&site);
+    assert_eq!(reasons.len(), 3);
+    assert!(reasons.iter().all(|why| why.contains("schema 2 is not in the registry")), "{reasons:?}");
 }
 
 #[test]
@@ -464,13 +477,20 @@ fn step_until(lane: &mut Lane<Embedded>, what: &str, mut is_met: impl FnMut() ->
     }
 }
 
-/// A task that waits for more than ten seconds makes its instance unready, with every kind of output. A waiting task is
-/// not looked up in the search for transactions that hold up an input.
+/// A task that waits for more than ten seconds makes its instance unready, with every kind of output, also if that alone
+/// reads the value. A waiting task is not looked up in the search for transactions that hold up an input.
 #[test]
 fn long_wait_makes_the_instance_unready() {
-    for destination in [TO_TOPIC, TO_HANDLER, TO_SINK] {
+    let all = [0, 1, 2, 5, 6];
+    for (rules, destination, expected) in [
+        (BY_VALUE, TO_TOPIC, &all[..]),
+        (BY_VALUE, TO_HANDLER, &all),
+        (BY_VALUE, TO_SINK, &all),
+        (BY_KEY, TO_HANDLER, &[0, 1, 2, 6]),
+        (BY_KEY, TO_SINK, &[0, 1, 2, 6]),
+    ] {
         let site = Site::new();
-        let (topology, told) = avro(&site, destination);
+        let (topology, told) = avro_with(&site, rules, destination);
         for topic in [INPUT, "clean", "shop-dead"] {
             site.create(topic, 1, &[]);
         }
@@ -507,8 +527,11 @@ fn long_wait_makes_the_instance_unready() {
         lane.leave().unwrap();
         match destination {
             TO_TOPIC => assert_eq!(forwarded(&site, 0), FORWARDED),
-            TO_HANDLER => assert_eq!(done.sorted(), [0, 1, 2, 5, 6]),
-            _ => assert_eq!(table.offsets(), [0, 1, 2, 5, 6]),
+            TO_HANDLER => assert_eq!(done.sorted(), expected),
+            _ => assert_eq!(table.offsets(), expected),
         }
+        // With the same key, other contents are other work.
+        let letters = reasons_of_letters(&site);
+        assert!(letters.iter().all(|why| !why.contains("schema")), "{rules}{destination}: {letters:?}");
     }
 }

@@ -120,6 +120,11 @@ impl Fields {
         Self { spots, key, value, key_schemas: Schemas::default(), value_schemas: Schemas::default() }
     }
 
+    /// Whether keys are read, and whether values are.
+    pub fn reads(&self) -> (bool, bool) {
+        (self.key.is_some(), self.value.is_some())
+    }
+
     /// Reads a record. A rejection says what is wrong with its key or value.
     pub fn scan(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
         if let (Some(document), Some(key)) = (&mut self.key, record.key) {

@@ -22,11 +22,11 @@ use std::sync::Arc;
 
 use crate::format::{Digest, KIND_IDENTITY};
 use crate::record::Record;
-use crate::schemas::{Id, Sources};
+use crate::schemas::{Id, Sources, framing};
 
 use super::document::Document;
 use super::rules::{OnNull, Rules};
-use super::vocabulary::{Kind, Reason};
+use super::vocabulary::{Format, Kind, Reason};
 use super::{explain, identity as bytes};
 
 mod compile;
@@ -103,6 +103,8 @@ pub struct Reader {
     version: version::Scratch,
     contents: contents::Scratch,
     word: Vec<u8>,
+    /// The schemas of keys and of values that only a destination reads.
+    awaited: [Option<Sources>; 2],
 }
 
 impl Reader {
@@ -115,7 +117,19 @@ impl Reader {
     pub fn with_schemas(rules: Arc<Rules>, sources: &Sources) -> Self {
         let Compiled { plan, key, value } = compile::compile(&rules, sources);
         let (identity, version) = (identity::Scratch::default(), version::Scratch::default());
-        Self { rules, plan, key, value, identity, version, contents: contents::Scratch::default(), word: Vec::new() }
+        let (contents, word, awaited) = (contents::Scratch::default(), Vec::new(), [None, None]);
+        Self { rules, plan, key, value, identity, version, contents, word, awaited }
+    }
+
+    /// The same, for a destination that reads keys or values itself: a record whose schema is not known yet is pending,
+    /// although the rules may not need that schema.
+    pub fn awaiting(self, reads_key: bool, reads_value: bool, sources: &Sources) -> Self {
+        let awaited = |is_read: bool, own: &Option<Document>, format: Format| {
+            (is_read && own.is_none() && format.has_schemas()).then(|| sources.clone())
+        };
+        let key = awaited(reads_key, &self.key, self.rules.key_format);
+        let value = awaited(reads_value, &self.value, self.rules.value_format);
+        Self { awaited: [key, value], ..self }
     }
 
     /// Its rules.
@@ -156,7 +170,7 @@ impl Reader {
 
     fn try_read(&mut self, record: &Record<'_>, arena: &mut Vec<u8>) -> Result<Reading, Unreadable> {
         self.scan(record)?;
-        let Self { rules, plan, key, value, identity, version, contents: scratch, word } = self;
+        let Self { rules, plan, key, value, identity, version, contents: scratch, word, .. } = self;
         let view = View { record, key: key.as_ref(), value: value.as_ref() };
         let kind = match (&plan.kinds, record.value) {
             (_, None) if rules.actions.null_value == OnNull::Delete => Kind::Delete,
@@ -245,7 +259,13 @@ impl Reader {
             value?;
             return key;
         }
-        key.and(value)
+        key.and(value)?;
+        let awaited = self.awaited.iter().zip([(record.key, true), (record.value, false)]);
+        match awaited.filter_map(|(sources, (bytes, is_key))| pending(sources.as_ref()?, bytes?, record, is_key)).next()
+        {
+            Some(schema) => Err(Unreadable::Pending(schema)),
+            None => Ok(()),
+        }
     }
 
     /// Checks that the record, whose value has been scanned, is not one about no row.
@@ -259,6 +279,12 @@ impl Reader {
             _ => Ok(()),
         }
     }
+}
+
+/// The schema that these bytes name, if it is being fetched. The destination says what is wrong with bytes that name none.
+fn pending(sources: &Sources, bytes: &[u8], record: &Record<'_>, is_key: bool) -> Option<Id> {
+    let framed = framing::read(bytes, record.headers, is_key, sources.id_bytes).ok()?;
+    sources.is_pending(&framed.id).then_some(framed.id)
 }
 
 /// The range that `append` added, if it returns true; otherwise the arena is left as it was.
