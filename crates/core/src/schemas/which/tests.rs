@@ -214,7 +214,7 @@ fn hostile_names_are_not_taken_for_names() {
 }
 
 proptest! {
-    /// Whoever has written it, with whatever behind it.
+    /// Whichever serializer has written it, with any bytes after it.
     #[test]
     fn record_is_the_message_that_was_written(
         place in 0..4_usize,
