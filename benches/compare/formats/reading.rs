@@ -28,7 +28,7 @@ use crate::part::Bench;
 use crate::spec::Work;
 use crate::stats::Spread;
 
-/// So many different records are read again and again.
+/// The number of different records, which are read again and again.
 const RECORDS: usize = 1000;
 const MEASURE: Duration = Duration::from_secs(1);
 const MEASURE_QUICK: Duration = Duration::from_millis(100);
@@ -330,7 +330,7 @@ fn thread_time() -> Duration {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: what is measured is the same in each format, and every way reads it.
+    //! Goal: the records are the same in each format, and every way reads them.
 
     use super::*;
 

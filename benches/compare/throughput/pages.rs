@@ -74,7 +74,7 @@ pub fn figures(data: &Data) -> Table {
     table
 }
 
-/// ratchet by each of the others; `None` if there is none.
+/// The ratios of ratchet's figures to those of each other contender; `None` without another contender.
 pub fn ratios(data: &Data) -> Option<Table> {
     let mut table = Table { head: ["", "records/s", "CPU a record"].map(str::to_owned).to_vec(), rows: vec![] };
     let others =

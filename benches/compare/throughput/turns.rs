@@ -42,7 +42,8 @@ fn run(bench: &Bench, work: Work, records: u64) -> Outcome<Findings> {
     Ok(findings)
 }
 
-/// These contenders' turns at so many records, in each round; and failures, after which the rest continued.
+/// Runs the contenders in turns, in each round with this number of records. Also returns the failures, after which the other
+/// contenders continued.
 pub fn rounds(bench: &Bench, work: Work, records: u64, contenders: &[Contender]) -> Outcome<(Data, Vec<String>)> {
     let mut inputs = vec![write(bench, work, &format!("in-{work}"), records, &[])?];
     if contenders.contains(&Contender::Quix) {

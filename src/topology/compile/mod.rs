@@ -245,8 +245,8 @@ impl Compiler<'_> {
                 continue;
             };
             let message = format!(
-                "`{what}` is all bytes of the {what}, and the id of its schema is among them: what was seen before a producer \
-                 changes to another version of the schema is forwarded again"
+                "`{what}` is all bytes of the {what}, which may include the id of its schema: once the producer changes to \
+                 another version of the schema, the same {what} has other bytes, and a repetition is forwarded"
             );
             let help = format!("write `{{content: {what}}}`, which is what the {what} says, whatever its schema");
             self.warning(part.place, message, "another schema, another identity", help);

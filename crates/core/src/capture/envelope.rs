@@ -173,7 +173,7 @@ pub fn looks_like_kcat(line: &[u8]) -> bool {
     serde_json::from_slice::<Envelope<'_, false>>(line).is_ok_and(|read| read.capture.is_none())
 }
 
-/// The topic of a record in either envelope, even if the rest is malformed; `None` if there is none.
+/// The topic of a record in either envelope, even if the rest of the line is malformed; `None` if the line names no topic.
 pub fn topic_of_envelope(line: &[u8]) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Topic<'a> {

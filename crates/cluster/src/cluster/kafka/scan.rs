@@ -99,7 +99,7 @@ impl Scanner {
     }
 
     /// The offset of the first record in each partition with this timestamp, in milliseconds since the epoch, or a later
-    /// one; `None` where there is none.
+    /// one; `None` for a partition without such a record.
     pub fn offsets_at(&self, partitions: &[TopicPartition], ms: i64) -> Result<Vec<Option<i64>>, Error> {
         let what = "querying the offsets at a time";
         let found = persist(|| {

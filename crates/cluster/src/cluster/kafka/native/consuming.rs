@@ -137,8 +137,9 @@ impl Client {
         Failure::of(unsafe { rd::rd_kafka_position(self.raw(), partitions.raw()) })
     }
 
-    /// Replaces the times in the list, in milliseconds since the epoch, by the offsets of the first records from then on;
-    /// negative if there is none. An error with one is stored in its element.
+    /// Replaces each time in the list, in milliseconds since the epoch, by the offset of the first record with that
+    /// timestamp or a later one. A partition without such a record gets a negative offset. A partition's error is stored in
+    /// its element.
     pub fn offsets_at(&self, times: &List, wait: Duration) -> Option<Failure> {
         // SAFETY: client and list are alive for the call.
         Failure::of(unsafe { rd::rd_kafka_offsets_for_times(self.raw(), times.raw(), c_millis(wait)) })

@@ -149,7 +149,7 @@ impl Json {
 }
 
 /// Whether prost-reflect misreads a record: it takes a field for a map's entry whatever its wire type is, and reads a
-/// length where there is none. By Protobuf's rules such a field is unknown.
+/// length from bytes that hold another value. By Protobuf's rules such a field is unknown.
 pub(super) fn is_misread(of: &MessageDescriptor, record: &[u8]) -> bool {
     let mut cursor = Cursor::new(record, 0);
     while !cursor.is_at_end() {
