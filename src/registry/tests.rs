@@ -253,16 +253,16 @@ fn registry_that_is_down_is_asked_until_it_answers() {
 fn slow_registry_holds_up_no_look_up() {
     let asked = AtomicUsize::new(0);
     let server = Server::start(move |_, _| match asked.fetch_add(1, Ordering::SeqCst) {
-        0 => Reply::Silence(Duration::from_secs(2)),
+        0 => Reply::Silence(Duration::from_secs(4)),
         _ => schema(INT, ""),
     });
-    let registry = open(&SchemaRegistry { timeout_ms: 200, ..settings(&[server.url()]) });
+    let registry = open(&SchemaRegistry { timeout_ms: 2_000, ..settings(&[server.url()]) });
     let began = Instant::now();
     assert!(matches!(registry.look_up(&Id::Number(5)), LookUp::Pending));
     assert!(matches!(registry.wait_for(&Id::Number(5), Duration::from_millis(20)), LookUp::Pending));
-    assert!(began.elapsed() < Duration::from_millis(190), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_millis(1_900), "{:?}", began.elapsed());
     let said = trouble(&registry, Id::Number(5));
-    assert!(said.ends_with("it does not answer within 200ms"), "{said}");
+    assert!(said.ends_with("it does not answer within 2s"), "{said}");
     known(&registry, Id::Number(5));
 }
 
