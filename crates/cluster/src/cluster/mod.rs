@@ -146,8 +146,9 @@ pub trait Member: Send {
 
     /// Serves the group, then reads what is available, up to `records_max`, waiting up to `wait` for a first record. An
     /// event of the group ends the wait, and so does [`Member::waker`]; it may also end early for no such reason. The
-    /// batch is cleared first, and stays empty from when an event is returned until it is acknowledged. A [`ErrorKind::Retry`] error is reported once and needs no
-    /// action; a record that can no longer be read at a partition's position is [`ErrorKind::Refused`].
+    /// batch is cleared first, and stays empty from when an event is returned until it is acknowledged. A
+    /// [`ErrorKind::Retry`] error is reported once and needs no action; a record that can no longer be read at a
+    /// partition's position is [`ErrorKind::Refused`].
     fn poll(
         &mut self,
         batch: &mut Self::Batch,
